@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Pools of checked USB coherent buffers: the interface for USB drivers, and
+ * the one that a client such as the RDMA bridge builds on.
+ */
+#ifndef _UCB_POOL_H
+#define _UCB_POOL_H
+
+#include <linux/bits.h>
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct sg_table;
+struct urb;
+struct usb_device;
+struct ucb_buf;
+struct ucb_pool;
+
+/**
+ * define UCB_POOL_ZERO - hand out every buffer zeroed
+ */
+#define UCB_POOL_ZERO	BIT(0)
+
+/**
+ * define UCB_POOL_DEBUG - guard bytes, poison and delayed reissue
+ */
+#define UCB_POOL_DEBUG	BIT(1)
+
+/**
+ * define UCB_POOL_RDMA - page-granular blocks, so that a buffer can have a key
+ */
+#define UCB_POOL_RDMA	BIT(2)
+
+/**
+ * struct ucb_pool_params - what a pool is to hold
+ * @name: shown in reports and debugfs; copied
+ * @size: bytes in each buffer, at least 1
+ * @min: buffers allocated up front and kept
+ * @max: most buffers the pool may own; 0 for no limit
+ * @flags: UCB_POOL_ZERO, UCB_POOL_DEBUG, UCB_POOL_RDMA
+ */
+struct ucb_pool_params {
+	const char *name;
+	size_t size;
+	unsigned int min;
+	unsigned int max;
+	unsigned int flags;
+};
+
+struct ucb_pool *ucb_pool_create(struct usb_device *udev,
+				 const struct ucb_pool_params *params);
+void ucb_pool_destroy(struct ucb_pool *pool);
+void *ucb_pool_alloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma);
+void *ucb_pool_zalloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma);
+int ucb_pool_free(struct ucb_pool *pool, void *addr, dma_addr_t dma);
+
+/* handles */
+struct ucb_buf *ucb_buf_alloc(struct ucb_pool *pool, gfp_t gfp);
+int ucb_buf_free(struct ucb_buf *buf);
+struct ucb_buf *ucb_buf_get(struct ucb_pool *pool, const void *addr);
+void ucb_buf_put(struct ucb_buf *buf);
+void *ucb_buf_addr(const struct ucb_buf *buf);
+dma_addr_t ucb_buf_dma(const struct ucb_buf *buf);
+size_t ucb_buf_size(const struct ucb_buf *buf);
+struct ucb_pool *ucb_buf_pool(const struct ucb_buf *buf);
+
+/* the drop-in pair */
+void *ucb_alloc_coherent(struct usb_device *udev, size_t size, gfp_t gfp,
+			 dma_addr_t *dma);
+int ucb_free_coherent(struct usb_device *udev, size_t size, void *addr,
+		      dma_addr_t dma);
+
+/* URBs */
+int ucb_urb_attach(struct urb *urb, struct ucb_buf *buf, size_t length);
+int ucb_submit_urb(struct urb *urb, gfp_t gfp);
+
+/**
+ * struct ucb_client - code that attached something to a pool's buffers
+ * @revoke: take back everything attached to @pool, in bounded time. Called in
+ *	process context with no lock held, at pool destruction and when the
+ *	device or its bus goes; may be called more than once.
+ * @node: the pool's
+ */
+struct ucb_client {
+	void (*revoke)(struct ucb_client *client, struct ucb_pool *pool);
+	struct list_head node;
+};
+
+int ucb_client_register(struct ucb_client *client);
+void ucb_client_unregister(struct ucb_client *client);
+int ucb_buf_busy_get(struct ucb_buf *buf);
+void ucb_buf_busy_put(struct ucb_buf *buf);
+int ucb_buf_get_sgtable(struct ucb_buf *buf, struct sg_table *sgt,
+			size_t *offset);
+
+#endif /* _UCB_POOL_H */
