@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /sys/kernel/debug/ucb/<id>/{stats,buffers,preflight}, read by root only. No
+ * kernel address is shown.
+ */
+
+#include <linux/debugfs.h>
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "internal.h"
+
+static struct dentry *ucb_debugfs_root;
+
+static const char * const ucb_kind_names[] = {
+	[UCB_HCD_DMA] = "DMA",
+	[UCB_HCD_PIO] = "PIO",
+	[UCB_HCD_LOCALMEM] = "local memory",
+};
+
+static int stats_show(struct seq_file *m, void *unused)
+{
+	struct ucb_pool *pool = m->private;
+	unsigned int blocks, bufs, live, high, i;
+	unsigned long flags;
+	size_t idle;
+	u64 allocs;
+
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	blocks = pool->nr_blocks;
+	bufs = pool->nr_bufs;
+	live = pool->nr_live;
+	high = pool->high;
+	idle = pool->idle;
+	allocs = pool->allocs;
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+
+	seq_printf(m, "name %s\nsize %zu\nmin %u\nmax %u\n", pool->name,
+		   pool->size, pool->min, pool->max);
+	seq_printf(m, "blocks %u\nbuffers %u\nlive %u\nhigh %u\nidle_bytes %zu\nallocs %llu\n",
+		   blocks, bufs, live, high, idle, allocs);
+	seq_printf(m, "core_allocs %ld\ncore_frees %ld\nmisses %ld\n",
+		   atomic_long_read(&pool->core_allocs),
+		   atomic_long_read(&pool->core_frees),
+		   atomic_long_read(&pool->misses));
+	for (i = 0; i < UCB_NR_MISUSES; i++)
+		seq_printf(m, "refused %ld: %s\n",
+			   atomic_long_read(&pool->misuse[i]),
+			   ucb_misuse_names[i]);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(stats);
+
+#define UCB_SHOWN_BUFFERS	256
+
+static int buffers_show(struct seq_file *m, void *unused)
+{
+	struct {
+		size_t size;
+		int use;
+		unsigned long caller;
+	} *rows;
+	struct ucb_pool *pool = m->private;
+	unsigned int i, nr = 0, more = 0;
+	struct ucb_block *block;
+	unsigned long flags;
+
+	rows = kcalloc(UCB_SHOWN_BUFFERS, sizeof(*rows), GFP_KERNEL);
+	if (!rows)
+		return -ENOMEM;
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	list_for_each_entry(block, &pool->blocks, node) {
+		for (i = 0; i < block->nr; i++) {
+			struct ucb_buf *buf = &block->bufs[i];
+			int use = atomic_read(&buf->use);
+
+			if (!use)
+				continue;
+			if (nr == UCB_SHOWN_BUFFERS) {
+				more++;
+				continue;
+			}
+			rows[nr].size = buf->requested;
+			rows[nr].use = use;
+			rows[nr++].caller = buf->caller;
+		}
+	}
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	for (i = 0; i < nr; i++) {
+		if (rows[i].use == UCB_QUARANTINED)
+			seq_printf(m, "%zu bytes quarantined, allocated by %pS\n",
+				   rows[i].size, (void *)rows[i].caller);
+		else
+			seq_printf(m, "%zu bytes, %d at work, allocated by %pS\n",
+				   rows[i].size, rows[i].use - 1,
+				   (void *)rows[i].caller);
+	}
+	if (more)
+		seq_printf(m, "and %u more\n", more);
+	kfree(rows);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(buffers);
+
+static int preflight_show(struct seq_file *m, void *unused)
+{
+	struct ucb_pool *pool = m->private;
+	struct device *dev = pool->udev->bus->sysdev;
+
+	seq_printf(m, "controller %s\n", ucb_kind_names[pool->kind]);
+	seq_printf(m, "iommu %s\n", device_iommu_mapped(dev) ? "yes" : "no");
+	seq_printf(m, "bounce %s\n",
+		   pool->kind == UCB_HCD_DMA && dev->dma_mask &&
+		   dma_addressing_limited(dev) ? "possible" : "no");
+	seq_printf(m, "registration %s\n",
+		   pool->kind == UCB_HCD_LOCALMEM ?
+			   "no: local memory has no pages" :
+		   pool->flags & UCB_POOL_RDMA ?
+			   "yes" : "no: made without UCB_POOL_RDMA");
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(preflight);
+
+/* Once for each pool: from its creator, or from the worker of a drop-in pool. */
+void ucb_debugfs_add(struct ucb_pool *pool)
+{
+	struct dentry *dir;
+	char name[16];
+
+	if (pool->dentry || READ_ONCE(pool->dying))
+		return;
+	snprintf(name, sizeof(name), "%u", pool->id);
+	dir = debugfs_create_dir(name, ucb_debugfs_root);
+	debugfs_create_file("stats", 0400, dir, pool, &stats_fops);
+	debugfs_create_file("buffers", 0400, dir, pool, &buffers_fops);
+	debugfs_create_file("preflight", 0400, dir, pool, &preflight_fops);
+	pool->dentry = dir;
+}
+
+void ucb_debugfs_remove(struct ucb_pool *pool)
+{
+	debugfs_remove_recursive(pool->dentry);
+}
+
+void ucb_debugfs_init(void)
+{
+	ucb_debugfs_root = debugfs_create_dir("ucb", NULL);
+}
+
+void ucb_debugfs_exit(void)
+{
+	debugfs_remove_recursive(ucb_debugfs_root);
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The pages of a buffer, for a second device to map.
+ *
+ * dma_get_sgtable() is not safe in general, so what it returns is believed
+ * only where it agrees with the kernel's own page tables, page by page.
+ */
+
+#include <linux/cc_platform.h>
+#include <linux/dma-map-ops.h>
+#include <linux/dma-mapping.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include <linux/usb.h>
+#include <linux/usb/hcd.h>
+
+#include "internal.h"
+
+static const char *ucb_why_no_pages(const struct ucb_pool *pool)
+{
+	struct device *dev = pool->udev->bus->sysdev;
+
+	if (!(pool->flags & UCB_POOL_RDMA))
+		return "the pool was made without UCB_POOL_RDMA";
+	switch (pool->kind) {
+	case UCB_HCD_LOCALMEM:
+		return "the controller's local memory has no pages";
+	case UCB_HCD_PIO:
+		return NULL;
+	case UCB_HCD_DMA:
+		break;
+	}
+#ifdef CONFIG_DMA_DECLARE_COHERENT
+	if (dev->dma_mem)
+		return "per-device coherent memory";
+#endif
+	if (!dev_is_dma_coherent(dev))
+		return "uncached mapping";
+	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
+		return "memory is decrypted for DMA";
+	return NULL;
+}
+
+static struct page *ucb_page_of(void *addr)
+{
+	if (is_vmalloc_addr(addr))
+		return vmalloc_to_page(addr);
+	return virt_addr_valid(addr) ? virt_to_page(addr) : NULL;
+}
+
+/* True when the DMA API names the same pages for the block as the page tables. */
+static bool ucb_block_pages_agree(struct ucb_block *block)
+{
+	struct device *dev = block->pool->udev->bus->sysdev;
+	struct sg_page_iter iter;
+	struct sg_table sgt;
+	size_t done = 0;
+	bool ok = true;
+
+	if (dma_get_sgtable(dev, &sgt, block->addr, block->dma, block->size))
+		return false;
+	for_each_sgtable_page(&sgt, &iter, 0) {
+		struct page *page = sg_page_iter_page(&iter);
+
+		if (done >= block->size)
+			break;
+		ok = pfn_valid(page_to_pfn(page)) &&
+		     page == ucb_page_of(block->addr + done);
+		if (!ok)
+			break;
+		done += PAGE_SIZE;
+	}
+	sg_free_table(&sgt);
+	return ok && done >= block->size;
+}
+
+/**
+ * ucb_buf_get_sgtable() - the pages under a buffer
+ * @buf: a buffer on which the caller holds ucb_buf_busy_get()
+ * @sgt: filled in; to be freed with sg_free_table()
+ * @offset: stores where in the first page the buffer starts, in bytes
+ *
+ * Checked where dma_get_sgtable() is not.
+ *
+ * Context: Process; may sleep.
+ * Return: 0; -EOPNOTSUPP when the memory must not be given to another device
+ * (the log says why); -ENOMEM.
+ */
+int ucb_buf_get_sgtable(struct ucb_buf *buf, struct sg_table *sgt,
+			size_t *offset)
+{
+	struct ucb_block *block = buf->block;
+	struct ucb_pool *pool = block->pool;
+	const char *why = ucb_why_no_pages(pool);
+	unsigned int i, nr;
+	struct page **pages;
+	void *first;
+	int ret;
+
+	if (!why && !PAGE_ALIGNED(block->addr))
+		why = "the block shares a page";
+	if (!why && pool->kind == UCB_HCD_DMA && !ucb_block_pages_agree(block))
+		why = "the DMA API does not name its pages";
+	if (why) {
+		dev_warn_ratelimited(&pool->udev->dev,
+				     "ucb: pool %u (%s): no remote access: %s\n",
+				     pool->id, pool->name, why);
+		return -EOPNOTSUPP;
+	}
+
+	*offset = offset_in_page(buf->addr);
+	first = buf->addr - *offset;
+	nr = PFN_UP(*offset + buf->requested);
+	pages = kvmalloc_array(nr, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (i = 0; i < nr; i++)
+		pages[i] = ucb_page_of(first + i * PAGE_SIZE);
+	ret = sg_alloc_table_from_pages(sgt, pages, nr, 0,
+					(size_t)nr * PAGE_SIZE, GFP_KERNEL);
+	kvfree(pages);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(ucb_buf_get_sgtable);

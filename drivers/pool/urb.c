@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * URBs on pool buffers. A URB submitted here is anchored in the pool, so that
+ * destroying the pool ends it, and its buffer cannot be freed until it has
+ * completed. A URB submitted with usb_submit_urb() cannot be seen.
+ */
+
+#include "internal.h"
+
+/**
+ * ucb_urb_attach() - make a URB transfer to or from a buffer
+ * @urb: the URB, not submitted
+ * @buf: the buffer
+ * @length: bytes to transfer
+ *
+ * Sets transfer_buffer, transfer_dma, transfer_buffer_length and
+ * URB_NO_TRANSFER_DMA_MAP. The caller fills in the rest.
+ *
+ * Context: Any.
+ * Return: 0; -EINVAL when @length is more than the buffer has.
+ */
+int ucb_urb_attach(struct urb *urb, struct ucb_buf *buf, size_t length)
+{
+	if (length > buf->requested || length > U32_MAX)
+		return -EINVAL;
+	urb->transfer_buffer = buf->addr;
+	urb->transfer_dma = buf->dma;
+	urb->transfer_buffer_length = length;
+	urb->transfer_flags |= URB_NO_TRANSFER_DMA_MAP;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(ucb_urb_attach);
+
+static void ucb_urb_restore(struct urb *urb, struct ucb_buf *buf)
+{
+	urb->complete = buf->complete;
+	urb->context = buf->context;
+	WRITE_ONCE(buf->urb, NULL);
+}
+
+/*
+ * The buffer is the driver's again before its handler runs, so that the
+ * handler can free it or submit it once more.
+ */
+static void ucb_urb_complete(struct urb *urb)
+{
+	struct ucb_buf *buf = urb->context;
+
+	ucb_urb_restore(urb, buf);
+	ucb_buf_busy_put(buf);
+	urb->complete(urb);
+}
+
+/* What a URB must still say about its buffer: the check of ucb_submit_urb(). */
+static bool ucb_urb_matches(const struct urb *urb, const struct ucb_buf *buf)
+{
+	return urb->dev == buf->block->pool->udev &&
+	       urb->transfer_dma == buf->dma &&
+	       (urb->transfer_flags & URB_NO_TRANSFER_DMA_MAP) &&
+	       urb->transfer_buffer_length <= buf->requested &&
+	       !urb->num_sgs && urb->complete;
+}
+
+/**
+ * ucb_submit_urb() - usb_submit_urb() for a URB on a pool buffer
+ * @urb: the URB, filled in and attached with ucb_urb_attach()
+ * @gfp: as for usb_submit_urb()
+ *
+ * Until the completion handler runs, freeing the buffer gives -EBUSY. The
+ * URB's complete and context belong to the pool meanwhile.
+ *
+ * Context: As usb_submit_urb().
+ * Return: 0; -EINVAL when the URB's fields do not match its buffer; -ENOENT
+ * when transfer_buffer is no buffer that the driver has; -EBUSY when another
+ * URB is in flight on it; -ENODEV when the pool is going or its device has
+ * gone; or what usb_submit_urb() returns.
+ */
+int ucb_submit_urb(struct urb *urb, gfp_t gfp)
+{
+	struct ucb_pool *pool;
+	struct ucb_buf *buf;
+	int ret;
+
+	if (!urb)
+		return -EINVAL;
+	rcu_read_lock();
+	buf = ucb_buf_find(urb->transfer_buffer);
+	ret = buf ? ucb_buf_busy_get(buf) : -ENOENT;
+	rcu_read_unlock();
+	if (ret)
+		return ret;
+	pool = buf->block->pool;
+	if (!ucb_urb_matches(urb, buf)) {
+		ret = ucb_refuse(pool, buf, UCB_MISUSE_URB, -EINVAL, buf->dma,
+				 urb->transfer_dma, _RET_IP_);
+		goto err_put;
+	}
+	if (!ucb_pool_enter(pool)) {
+		ret = -ENODEV;
+		goto err_put;
+	}
+	if (cmpxchg(&buf->urb, NULL, urb)) {
+		ret = -EBUSY;
+		goto err_exit;
+	}
+	buf->complete = urb->complete;
+	buf->context = urb->context;
+	urb->complete = ucb_urb_complete;
+	urb->context = buf;
+	usb_anchor_urb(urb, &pool->urbs);
+	ret = usb_submit_urb(urb, gfp);
+	if (ret) {
+		usb_unanchor_urb(urb);
+		ucb_urb_restore(urb, buf);
+		goto err_exit;
+	}
+	ucb_pool_exit(pool);
+	return 0;
+
+err_exit:
+	ucb_pool_exit(pool);
+err_put:
+	ucb_buf_busy_put(buf);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(ucb_submit_urb);
