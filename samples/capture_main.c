@@ -212,9 +212,12 @@ static int capture_probe(struct usb_interface *intf, const struct usb_device_id 
 		err = cap->id;
 		goto put;
 	}
-	/* the URBs in flight hold buffers beside those that are full */
-	params.min = cap->max;
-	params.max = cap->max + CAPTURE_DEPTH;
+	/*
+	 * The URBs in flight hold buffers beside those that are full. All are
+	 * there from the start: completions cannot wait for the pool to grow.
+	 */
+	params.max = cap->max + (cap->bot ? 0 : CAPTURE_DEPTH);
+	params.min = params.max;
 	cap->pool = ucb_pool_create(cap->udev, &params);
 	if (IS_ERR(cap->pool)) {
 		err = PTR_ERR(cap->pool);

@@ -18,8 +18,6 @@
 #include <inttypes.h>
 #include <netdb.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,20 +62,15 @@ struct peer {
 
 static struct peer peer = { .timeout_ms = 20000, .depth = 8, .fd = -1 };
 
-__attribute__((format(printf, 1, 2), noreturn))
-static void die(const char *fmt, ...)
+static _Noreturn void give_up(void)
 {
-	va_list ap;
-
-	fputs("ucb_peer: ", stderr);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fputc('\n', stderr);
 	if (peer.part)
 		unlink(peer.part);
 	exit(1);
 }
+
+#define die(fmt, ...) \
+	(fprintf(stderr, "ucb_peer: " fmt "\n", ##__VA_ARGS__), give_up())
 
 static void wait_readable(int fd, const char *what)
 {
@@ -413,13 +406,13 @@ static void disconnect_peer(void)
 	free(peer.sink);
 }
 
-static void usage(void)
+static void show_usage(void)
 {
 	fputs("usage: ucb_peer [-d READS] [-t SECONDS] ADDR PORT FILE\n", stderr);
 	exit(2);
 }
 
-static long number(const char *s, long min, long max)
+static long parse_number(const char *s, long min, long max)
 {
 	char *end;
 	long v;
@@ -428,7 +421,7 @@ static long number(const char *s, long min, long max)
 	v = strtol(s, &end, 10);
 	if (errno || end == s || *end || v < min || v > max) {
 		fprintf(stderr, "ucb_peer: %s is not a number from %ld to %ld\n", s, min, max);
-		usage();
+		show_usage();
 	}
 	return v;
 }
@@ -441,17 +434,17 @@ int main(int argc, char **argv)
 	while ((c = getopt(argc, argv, "d:t:")) != -1) {
 		switch (c) {
 		case 'd':
-			peer.depth = number(optarg, 1, DEPTH_MAX);
+			peer.depth = parse_number(optarg, 1, DEPTH_MAX);
 			break;
 		case 't':
-			peer.timeout_ms = number(optarg, 1, 3600) * 1000;
+			peer.timeout_ms = parse_number(optarg, 1, 3600) * 1000;
 			break;
 		default:
-			usage();
+			show_usage();
 		}
 	}
 	if (argc - optind != 3)
-		usage();
+		show_usage();
 	peer.host = argv[optind];
 	peer.port = argv[optind + 1];
 	peer.path = argv[optind + 2];
@@ -467,6 +460,6 @@ int main(int argc, char **argv)
 	close_part();
 	disconnect_peer();
 	printf("%" PRIu64 " bytes %.3f seconds %.1f MB/s from %u buffers\n", peer.bytes,
-	       seconds, peer.bytes / 1e6 / (seconds > 0 ? seconds : 1e-9), peer.count);
+	       seconds, peer.bytes / 1e6 / (seconds > 0 ? seconds : 1), peer.count);
 	return 0;
 }
