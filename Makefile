@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0
+# The modules are described in Kbuild; this file only names the commands.
+
+KDIR   ?= /lib/modules/$(shell uname -r)/build
+KVER   ?= 6.12
+ACCEL  ?= auto
+DEBUG  ?= 0
+SUITE  ?=
+export KVER ACCEL DEBUG SUITE
+
+.PHONY: modules demo check lint install dkms clean help
+modules:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+
+demo:
+	scripts/demo
+
+check:
+	scripts/check
+
+lint:
+	scripts/lint
+
+install: modules
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
+
+dkms:
+	dkms add $(CURDIR)
+	dkms install ucb/$(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+
+clean:
+	$(RM) -r build
+	find . -path ./.git -prune -o -type f \( -name '*.o' -o -name '*.ko' \
+		-o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
+		-o -name Module.symvers -o -name modules.order \) -exec $(RM) {} +
+
+help:
+	@echo 'modules  build the modules against KDIR (default: the running kernel)'
+	@echo 'demo     a file from a USB device to a remote peer, in an emulated machine'
+	@echo 'check    all test suites in emulated machines; SUITE=name runs one'
+	@echo 'lint     checkpatch, sparse, W=1, kernel-doc, shellcheck'
+	@echo 'install  install the modules built; dkms: the same through dkms'
+	@echo 'clean    remove what was built here (cached kernels stay)'
+	@echo 'KVER=6.12 (the kernel series), ACCEL=auto|tcg|kvm'

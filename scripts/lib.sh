@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# Shared by the scripts here; sourced, not run. Progress goes to stderr, so
+# that a script's stdout can be its answer.
+
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck disable=SC2034 # for the scripts that source this
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/ucb
+
+say()
+{
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+}
+
+die()
+{
+	say "$*"
+	exit 1
+}
+
+# job COMMAND...: run it so that a signal to this script ends it at once, with
+# all that it started. Scripts that use it trap end_job on EXIT.
+job_pid=
+job()
+{
+	local status=0
+
+	setsid "$@" < /dev/null &
+	job_pid=$!
+	wait "$job_pid" || status=$?
+	job_pid=
+	return $status
+}
+
+end_job()
+{
+	[ -n "$job_pid" ] || return 0
+	if kill -- "-$job_pid" 2> /dev/null; then
+		wait "$job_pid" || return 0
+	fi
+}
+
+# need_space DIR MEGABYTES: end with one line if DIR's disk has less
+need_space()
+{
+	local free
+
+	free=$(df -Pm "$1" | awk 'NR == 2 { print $4 }')
+	[ "$free" -ge "$2" ] ||
+		die "needs $2 MB free under $1, there are $free"
+}
+
+# sync_tree DIR: bring DIR, a copy of the sources to build in, up to date.
+# Unchanged files keep their times, so that only what changed is built.
+sync_tree()
+{
+	local dir=$1 file
+
+	mkdir -p "$dir"
+	(cd "$top" && find . \( -path ./build -o -path ./.git \) -prune -o \
+		-type f \( -name '*.[ch]' -o -name Kbuild -o -name Makefile \) \
+		! -name '*.mod.c' -print) | sort > "$dir/.files"
+	(cd "$dir" && find . -type f \( -name '*.[ch]' -o -name Kbuild \
+		-o -name Makefile \) ! -name '*.mod.c' -print) | sort |
+		comm -23 - "$dir/.files" |
+	while read -r file; do
+		rm "$dir/$file"
+	done
+	tar -C "$top" -cf - --no-recursion -T "$dir/.files" | tar -C "$dir" -xf -
+}
+
+# build_modules KDIR DIR [make arguments]: build the modules in a copy of the
+# sources. One kernel, one DIR; the tree itself stays clean.
+build_modules()
+{
+	local kdir=$1 dir=$2
+
+	shift 2
+	mkdir -p "$dir"
+	dir=$(cd "$dir" && pwd)
+	sync_tree "$dir"
+	job make -s -C "$kdir" M="$dir" -j"$(nproc)" "$@" modules >&2
+}
