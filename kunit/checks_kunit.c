@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The checks: each row of the misuse table, on every kind of controller. A
+ * refused call must leave the buffer as it was, so each ends with the right
+ * free succeeding.
+ */
+
+#include <linux/kthread.h>
+
+#include <ucb/pool.h>
+
+#include "fake_hcd.h"
+
+KUNIT_ARRAY_PARAM(kind, fake_params, fake_param_desc);
+
+static struct fake_hcd *kind_hcd(struct kunit *test)
+{
+	const struct fake_param *param = test->param_value;
+
+	return fake_hcd_get(test, param->kind);
+}
+
+static void pool_destroy(void *pool)
+{
+	ucb_pool_destroy(pool);
+}
+
+static struct ucb_pool *pool_get(struct kunit *test, struct fake_hcd *fake,
+				 size_t size, unsigned int flags)
+{
+	const struct ucb_pool_params params = {
+		.name = "checks", .size = size, .max = 8, .flags = flags,
+	};
+	struct ucb_pool *pool = ucb_pool_create(fake->udev, &params);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(pool));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, pool_destroy, pool));
+	return pool;
+}
+
+/* C5: sizes on either side of the USB core's own boundaries. */
+static void check_size(struct kunit *test)
+{
+	static const size_t pairs[][2] = {
+		{ 2049, 2048 }, { 2048, 2049 }, { 512, 513 }, { 513, 512 },
+		{ 4096, 4095 }, { 4096, 8192 }, { 1, 2 }, { 64, 0 },
+	};
+	struct fake_hcd *fake = kind_hcd(test);
+	struct usb_device *udev = fake->udev;
+	dma_addr_t dma;
+	void *addr;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(pairs); i++) {
+		addr = ucb_alloc_coherent(udev, pairs[i][0], GFP_KERNEL, &dma);
+		KUNIT_ASSERT_NOT_NULL(test, addr);
+		memset(addr, 0x77, pairs[i][0]);
+		KUNIT_EXPECT_EQ(test, -EINVAL, ucb_free_coherent(udev, pairs[i][1], addr, dma));
+		KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0x77, pairs[i][0]));
+		KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(udev, pairs[i][0], addr, dma));
+	}
+}
+
+static void check_dma(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = pool_get(test, fake, 1024, 0);
+	dma_addr_t dma;
+	void *addr;
+
+	addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(pool, addr, dma + 1));
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(pool, addr, 0));
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr, dma));
+
+	addr = ucb_alloc_coherent(fake->udev, 1024, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_free_coherent(fake->udev, 1024, addr, dma ^ 0x800));
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 1024, addr, dma));
+}
+
+static void check_unknown(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = pool_get(test, fake, 256, 0);
+	struct ucb_pool *other = pool_get(test, fake, 256, 0);
+	dma_addr_t dma;
+	int on_stack;
+	void *addr;
+
+	addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_pool_free(other, addr, dma));
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_pool_free(pool, addr + 16, dma + 16));
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_pool_free(pool, &on_stack, dma));
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_pool_free(pool, NULL, dma));
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_free_coherent(fake->udev, 256, addr, dma));
+	KUNIT_EXPECT_EQ(test, -ENOENT, PTR_ERR(ucb_buf_get(other, addr)));
+	KUNIT_EXPECT_EQ(test, -ENOENT, PTR_ERR(ucb_buf_get(pool, addr + 1)));
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr, dma));
+}
+
+/* Another device's buffer is unknown to this one. */
+static void check_other_device(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct fake_hcd *other = fake_hcd_get(test, FAKE_PIO);
+	dma_addr_t dma, dma2;
+	void *addr, *addr2;
+
+	addr = ucb_alloc_coherent(fake->udev, 512, GFP_KERNEL, &dma);
+	addr2 = ucb_alloc_coherent(other->udev, 512, GFP_KERNEL, &dma2);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_ASSERT_NOT_NULL(test, addr2);
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_free_coherent(other->udev, 512, addr, dma));
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 512, addr, dma));
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(other->udev, 512, addr2, dma2));
+}
+
+static void check_double(struct kunit *test)
+{
+	static const size_t sizes[] = { 64, 2048, 2049, 65536 };
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = pool_get(test, fake, 640, 0);
+	dma_addr_t dma;
+	void *addr;
+	int i;
+
+	addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr, dma));
+	KUNIT_EXPECT_EQ(test, -EALREADY, ucb_pool_free(pool, addr, dma));
+	if (fake->kind == FAKE_LOCALMEM)
+		return;	/* the drop-in pair keeps none of it */
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		addr = ucb_alloc_coherent(fake->udev, sizes[i], GFP_KERNEL, &dma);
+		KUNIT_ASSERT_NOT_NULL(test, addr);
+		KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, sizes[i], addr, dma));
+		KUNIT_EXPECT_EQ(test, -EALREADY,
+				ucb_free_coherent(fake->udev, sizes[i], addr, dma));
+	}
+}
+
+static void check_busy(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = pool_get(test, fake, 4096, 0);
+	struct ucb_buf *buf = ucb_buf_alloc(pool, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	KUNIT_ASSERT_EQ(test, 0, ucb_buf_busy_get(buf));
+	KUNIT_EXPECT_EQ(test, -EBUSY, ucb_buf_free(buf));
+	KUNIT_EXPECT_EQ(test, -EBUSY, ucb_pool_free(pool, ucb_buf_addr(buf), ucb_buf_dma(buf)));
+	ucb_buf_busy_put(buf);
+	/* keeps the record, so that the freed buffer can be asked about */
+	KUNIT_EXPECT_PTR_EQ(test, buf, ucb_buf_get(pool, ucb_buf_addr(buf)));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(buf));
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_buf_busy_get(buf));
+	ucb_buf_put(buf);
+}
+
+/* The controller goes with buffers out: reclaimed, later frees touch nothing. */
+static void check_gone(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool;
+	dma_addr_t dma, dma2;
+	void *addr, *addr2;
+
+	if (fake->kind == REAL_DUMMY || fake->kind == REAL_XHCI)
+		return;	/* not ours to remove */
+	pool = pool_get(test, fake, 3000, 0);
+	addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
+	addr2 = ucb_alloc_coherent(fake->udev, 3000, GFP_KERNEL, &dma2);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_ASSERT_NOT_NULL(test, addr2);
+	fake_hcd_remove(fake);
+	KUNIT_EXPECT_EQ(test, -ENODEV, ucb_pool_free(pool, addr, dma));
+	KUNIT_EXPECT_EQ(test, -ENODEV, ucb_free_coherent(fake->udev, 3000, addr2, dma2));
+	KUNIT_EXPECT_NULL(test, ucb_pool_alloc(pool, GFP_KERNEL, &dma));
+	KUNIT_EXPECT_NULL(test, ucb_alloc_coherent(fake->udev, 3000, GFP_KERNEL, &dma));
+}
+
+/* Debug pools: a byte past the end, and a byte after free, are both caught. */
+static void check_debug(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = pool_get(test, fake, 100, UCB_POOL_DEBUG);
+	dma_addr_t dma, dma2;
+	u8 *over, *after, *addr;
+	int i;
+
+	over = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, over);
+	over[100] = 1;
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, over, dma));
+
+	after = ucb_pool_alloc(pool, GFP_KERNEL, &dma2);
+	KUNIT_ASSERT_NOT_NULL(test, after);
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, after, dma2));
+	after[50] = 1;
+
+	/* of the eight, two are quarantined and never seen again */
+	for (i = 0; i < 6; i++) {
+		addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
+		KUNIT_ASSERT_NOT_NULL(test, addr);
+		KUNIT_EXPECT_PTR_NE(test, addr, over);
+		KUNIT_EXPECT_PTR_NE(test, addr, after);
+	}
+	KUNIT_EXPECT_NULL(test, ucb_pool_alloc(pool, GFP_KERNEL, &dma));
+}
+
+struct race {
+	struct ucb_pool *pool;
+	void *addr;
+	dma_addr_t dma;
+	atomic_t arrived;
+	atomic_t won;
+	atomic_t already;
+	int round;
+};
+
+static void race_free_once(struct race *race)
+{
+	int ret = ucb_pool_free(race->pool, race->addr, race->dma);
+
+	if (!ret)
+		atomic_inc(&race->won);
+	else if (ret == -EALREADY)
+		atomic_inc(&race->already);
+}
+
+static int race_thread(void *data)
+{
+	struct race *race = data;
+	int seen = 0;
+
+	while (!kthread_should_stop()) {
+		int round = smp_load_acquire(&race->round);
+
+		if (round == seen) {
+			cond_resched();
+			continue;
+		}
+		seen = round;
+		race_free_once(race);
+		atomic_inc(&race->arrived);
+	}
+	return 0;
+}
+
+#define RACES 100000
+
+/* C6: two CPUs free one buffer at the same time; one of them succeeds. */
+static void check_double_race(struct kunit *test)
+{
+	struct fake_hcd *fake = fake_hcd_get(test, FAKE_PIO);
+	struct race *race = kunit_kzalloc(test, sizeof(*race), GFP_KERNEL);
+	struct task_struct *task;
+	int i, bad = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, race);
+	race->pool = pool_get(test, fake, 256, 0);
+	task = kthread_run(race_thread, race, "ucb_race");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	for (i = 1; i <= RACES && !bad; i++) {
+		race->addr = ucb_pool_alloc(race->pool, GFP_KERNEL, &race->dma);
+		atomic_set(&race->arrived, 0);
+		atomic_set(&race->won, 0);
+		atomic_set(&race->already, 0);
+		smp_store_release(&race->round, i);
+		race_free_once(race);
+		while (!atomic_read_acquire(&race->arrived))
+			cond_resched();
+		bad = !race->addr || atomic_read(&race->won) != 1 ||
+		      atomic_read(&race->already) != 1;
+	}
+	kthread_stop(task);
+	KUNIT_EXPECT_EQ(test, 0, bad);
+	KUNIT_EXPECT_EQ(test, RACES + 1, i);
+}
+
+static struct kunit_case checks_cases[] = {
+	KUNIT_CASE_PARAM(check_size, kind_gen_params),
+	KUNIT_CASE_PARAM(check_dma, kind_gen_params),
+	KUNIT_CASE_PARAM(check_unknown, kind_gen_params),
+	KUNIT_CASE_PARAM(check_other_device, kind_gen_params),
+	KUNIT_CASE_PARAM(check_double, kind_gen_params),
+	KUNIT_CASE_PARAM(check_busy, kind_gen_params),
+	KUNIT_CASE_PARAM(check_gone, kind_gen_params),
+	KUNIT_CASE_PARAM(check_debug, kind_gen_params),
+	KUNIT_CASE(check_double_race),
+	{}
+};
+
+static struct kunit_suite checks_suite = {
+	.name = "ucb_checks",
+	.test_cases = checks_cases,
+};
+kunit_test_suite(checks_suite);
+
+MODULE_DESCRIPTION("KUnit: every row of the misuse table");
+MODULE_LICENSE("GPL");

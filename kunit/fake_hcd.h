@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A USB host controller without hardware, for suites: a root hub with one
+ * empty port, on a platform device, whose buffers come as a test asks: from
+ * the DMA API, from kmalloc (PIO), or from a gen_pool (local memory). Its root
+ * hub is the usb_device that pools are made for.
+ *
+ * Also finds the real devices that the guest has: the gadget on dummy_hcd and
+ * what is on an emulated xHCI.
+ */
+#ifndef _UCB_FAKE_HCD_H
+#define _UCB_FAKE_HCD_H
+
+#include <kunit/test.h>
+#include <linux/dma-mapping.h>
+#include <linux/genalloc.h>
+#include <linux/platform_device.h>
+#include <linux/slab.h>
+#include <linux/usb.h>
+#include <linux/usb/hcd.h>
+#include <linux/usb/ch11.h>
+
+enum fake_kind { FAKE_DMA, FAKE_PIO, FAKE_LOCALMEM, REAL_DUMMY, REAL_XHCI };
+
+#define FAKE_LOCAL_BYTES	(256UL << 10)
+#define FAKE_LOCAL_DMA		0x40000000UL
+
+struct fake_hcd {
+	enum fake_kind kind;
+	struct platform_device *pdev;
+	struct usb_hcd *hcd;
+	struct usb_device *udev;
+	void *local;
+	bool removed;
+};
+
+static int fake_start(struct usb_hcd *hcd)
+{
+	hcd->state = HC_STATE_RUNNING;
+	hcd->uses_new_polling = 1;
+	return 0;
+}
+
+static void fake_stop(struct usb_hcd *hcd)
+{
+}
+
+static int fake_frame(struct usb_hcd *hcd)
+{
+	return 0;
+}
+
+static int fake_enqueue(struct usb_hcd *hcd, struct urb *urb, gfp_t gfp)
+{
+	return -EOPNOTSUPP;
+}
+
+static int fake_dequeue(struct usb_hcd *hcd, struct urb *urb, int status)
+{
+	return -EOPNOTSUPP;
+}
+
+static int fake_hub_status(struct usb_hcd *hcd, char *buf)
+{
+	return 0;
+}
+
+static int fake_hub_control(struct usb_hcd *hcd, u16 request, u16 value,
+			    u16 index, char *buf, u16 length)
+{
+	struct usb_hub_descriptor *desc = (void *)buf;
+
+	switch (request) {
+	case GetHubDescriptor:
+		desc->bDescLength = 9;
+		desc->bDescriptorType = USB_DT_HUB;
+		desc->bNbrPorts = 1;
+		desc->wHubCharacteristics =
+			cpu_to_le16(HUB_CHAR_INDV_PORT_LPSM);
+		memset(desc->u.hs.DeviceRemovable, 0xff,
+		       sizeof(desc->u.hs.DeviceRemovable));
+		return 0;
+	case GetHubStatus:
+	case GetPortStatus:
+		memset(buf, 0, 4);
+		return 0;
+	case SetPortFeature:
+	case ClearPortFeature:
+	case SetHubFeature:
+	case ClearHubFeature:
+		return 0;
+	}
+	return -EPIPE;
+}
+
+#define FAKE_DRIVER(name, more)					\
+	static const struct hc_driver name = {			\
+		.description = "ucb_fake_hcd",			\
+		.product_desc = "fake host controller",		\
+		.flags = HCD_USB2 | (more),			\
+		.start = fake_start,				\
+		.stop = fake_stop,				\
+		.get_frame_number = fake_frame,			\
+		.urb_enqueue = fake_enqueue,			\
+		.urb_dequeue = fake_dequeue,			\
+		.hub_status_data = fake_hub_status,		\
+		.hub_control = fake_hub_control,		\
+	}
+
+FAKE_DRIVER(fake_dma_driver, HCD_DMA);
+FAKE_DRIVER(fake_pio_driver, 0);
+
+static void fake_hcd_remove(struct fake_hcd *fake)
+{
+	if (fake->removed)
+		return;
+	fake->removed = true;
+	usb_remove_hcd(fake->hcd);
+}
+
+static int fake_find_real(struct usb_device *udev, void *data)
+{
+	struct fake_hcd *fake = data;
+	const char *bus = dev_driver_string(udev->bus->controller);
+	bool dummy = !strncmp(bus, "dummy", 5);
+
+	if (!udev->parent || dummy != (fake->kind == REAL_DUMMY) ||
+	    (!dummy && strncmp(bus, "xhci", 4)))
+		return 0;
+	fake->udev = usb_get_dev(udev);
+	return 1;
+}
+
+static int fake_local_memory(struct fake_hcd *fake)
+{
+	int ret;
+
+	fake->local = kzalloc(FAKE_LOCAL_BYTES, GFP_KERNEL);
+	fake->hcd->localmem_pool = gen_pool_create(8, NUMA_NO_NODE);
+	if (!fake->local || !fake->hcd->localmem_pool)
+		return -ENOMEM;
+	ret = gen_pool_add_virt(fake->hcd->localmem_pool,
+				(unsigned long)fake->local, FAKE_LOCAL_DMA,
+				FAKE_LOCAL_BYTES, NUMA_NO_NODE);
+	return ret;
+}
+
+static void fake_hcd_exit(void *data)
+{
+	struct fake_hcd *fake = data;
+
+	if (!fake->pdev) {
+		usb_put_dev(fake->udev);
+		return;
+	}
+	if (fake->hcd) {
+		struct gen_pool *local = fake->hcd->localmem_pool;
+
+		if (fake->udev)
+			fake_hcd_remove(fake);
+		usb_put_dev(fake->udev);
+		usb_put_hcd(fake->hcd);
+		if (local)
+			gen_pool_destroy(local);
+	}
+	kfree(fake->local);
+	platform_device_unregister(fake->pdev);
+}
+
+/* The controller of @kind for this test; gone at its end. */
+static struct fake_hcd *fake_hcd_get(struct kunit *test, enum fake_kind kind)
+{
+	struct fake_hcd *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	fake->kind = kind;
+	if (kind == REAL_DUMMY || kind == REAL_XHCI) {
+		usb_for_each_dev(fake, fake_find_real);
+		KUNIT_ASSERT_NOT_NULL_MSG(test, fake->udev,
+					  "the guest has no such device");
+		KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, fake_hcd_exit, fake));
+		return fake;
+	}
+	fake->pdev = platform_device_register_simple("ucb_fake_hcd",
+						     PLATFORM_DEVID_AUTO, NULL,
+						     0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(fake->pdev));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, fake_hcd_exit, fake));
+	KUNIT_ASSERT_EQ(test, 0, dma_coerce_mask_and_coherent(&fake->pdev->dev,
+							      DMA_BIT_MASK(64)));
+	fake->hcd = usb_create_hcd(kind == FAKE_DMA ? &fake_dma_driver :
+						      &fake_pio_driver,
+				   &fake->pdev->dev, "ucb_fake_hcd");
+	KUNIT_ASSERT_NOT_NULL(test, fake->hcd);
+	if (kind == FAKE_LOCALMEM)
+		KUNIT_ASSERT_EQ(test, 0, fake_local_memory(fake));
+	KUNIT_ASSERT_EQ(test, 0, usb_add_hcd(fake->hcd, 0, 0));
+	fake->udev = usb_get_dev(fake->hcd->self.root_hub);
+	return fake;
+}
+
+static const struct fake_param {
+	const char *name;
+	enum fake_kind kind;
+} fake_params[] __maybe_unused = {
+	{ "fake DMA", FAKE_DMA },
+	{ "fake PIO", FAKE_PIO },
+	{ "fake local memory", FAKE_LOCALMEM },
+	{ "dummy_hcd", REAL_DUMMY },
+	{ "qemu-xhci", REAL_XHCI },
+};
+
+static inline void fake_param_desc(const struct fake_param *param, char *desc)
+{
+	strscpy(desc, param->name, KUNIT_PARAM_DESC_SIZE);
+}
+
+#endif /* _UCB_FAKE_HCD_H */

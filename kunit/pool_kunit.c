@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pools on every kind of controller: handing out, limits, contexts, zeroing,
+ * the end of a pool and of its controller.
+ */
+
+#include <linux/hrtimer.h>
+#include <linux/interrupt.h>
+#include <linux/scatterlist.h>
+
+#include <ucb/pool.h>
+
+#include "fake_hcd.h"
+
+KUNIT_ARRAY_PARAM(kind, fake_params, fake_param_desc);
+
+static struct fake_hcd *kind_hcd(struct kunit *test)
+{
+	const struct fake_param *param = test->param_value;
+
+	return fake_hcd_get(test, param->kind);
+}
+
+static void pool_destroy(void *pool)
+{
+	ucb_pool_destroy(pool);
+}
+
+static struct ucb_pool *pool_get(struct kunit *test, struct fake_hcd *fake,
+				 size_t size, unsigned int min,
+				 unsigned int max, unsigned int flags)
+{
+	const struct ucb_pool_params params = {
+		.name = "kunit", .size = size, .min = min, .max = max,
+		.flags = flags,
+	};
+	struct ucb_pool *pool = ucb_pool_create(fake->udev, &params);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(pool));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, pool_destroy, pool));
+	return pool;
+}
+
+#define MANY 24
+
+/* Buffers do not overlap, keep what is written, and all come back. */
+static void pool_alloc_free(struct kunit *test)
+{
+	static const size_t sizes[] = { 1, 64, 500, 2048, 2049, 4096, 8192 };
+	struct fake_hcd *fake = kind_hcd(test);
+	dma_addr_t dma[MANY];
+	u8 *addr[MANY];
+	int s, i, round;
+
+	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
+		struct ucb_pool *pool = pool_get(test, fake, sizes[s], 2, MANY, 0);
+
+		for (round = 0; round < 3; round++) {
+			for (i = 0; i < MANY; i++) {
+				addr[i] = ucb_pool_alloc(pool, GFP_KERNEL, &dma[i]);
+				KUNIT_ASSERT_NOT_NULL(test, addr[i]);
+				memset(addr[i], i + 1, sizes[s]);
+			}
+			for (i = 0; i < MANY; i++) {
+				KUNIT_EXPECT_NULL(test, memchr_inv(addr[i], i + 1, sizes[s]));
+				KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr[i], dma[i]));
+			}
+		}
+	}
+}
+
+/* C12: max - 1, max, max + 1; min over max; no size; unknown flags. */
+static void pool_limits(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool_params params = { .name = "limits", .size = 700, .min = 3, .max = 2 };
+	struct ucb_pool *pool;
+	dma_addr_t dma[6];
+	void *addr[6];
+	int i;
+
+	KUNIT_EXPECT_EQ(test, -EINVAL, PTR_ERR(ucb_pool_create(fake->udev, &params)));
+	params.max = 0;
+	params.size = 0;
+	KUNIT_EXPECT_EQ(test, -EINVAL, PTR_ERR(ucb_pool_create(fake->udev, &params)));
+	params.size = 64;
+	params.flags = BIT(30);
+	KUNIT_EXPECT_EQ(test, -EINVAL, PTR_ERR(ucb_pool_create(fake->udev, &params)));
+
+	pool = pool_get(test, fake, 700, 1, 5, 0);
+	for (i = 0; i < 5; i++) {
+		addr[i] = ucb_pool_alloc(pool, GFP_KERNEL, &dma[i]);
+		KUNIT_ASSERT_NOT_NULL(test, addr[i]);
+	}
+	KUNIT_EXPECT_NULL(test, ucb_pool_alloc(pool, GFP_KERNEL, &dma[5]));
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr[2], dma[2]));
+	addr[2] = ucb_pool_alloc(pool, GFP_ATOMIC, &dma[2]);
+	KUNIT_EXPECT_NOT_NULL(test, addr[2]);
+	for (i = 0; i < 5; i++)
+		KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr[i], dma[i]));
+}
+
+/* A recycled buffer keeps its bytes, unless zeroes are asked for. */
+static void pool_zero(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *keep = pool_get(test, fake, 300, 1, 1, 0);
+	struct ucb_pool *zero = pool_get(test, fake, 300, 1, 1, UCB_POOL_ZERO);
+	dma_addr_t dma;
+	u8 *addr;
+
+	addr = ucb_pool_alloc(keep, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_NULL_MSG(test, memchr_inv(addr, 0, 300), "fresh memory shows old bytes");
+	memset(addr, 0x5a, 300);
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(keep, addr, dma));
+	addr = ucb_pool_zalloc(keep, GFP_ATOMIC, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0, 300));
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(keep, addr, dma));
+
+	addr = ucb_pool_alloc(zero, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	memset(addr, 0x5a, 300);
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(zero, addr, dma));
+	addr = ucb_pool_alloc(zero, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0, 300));
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(zero, addr, dma));
+}
+
+struct late_free {
+	struct hrtimer timer;
+	struct usb_device *udev;
+	size_t size;
+	void *addr;
+	dma_addr_t dma;
+	int ret;
+	bool hard;
+	struct completion done;
+};
+
+static enum hrtimer_restart late_free_fn(struct hrtimer *timer)
+{
+	struct late_free *late = container_of(timer, struct late_free, timer);
+
+	late->hard = in_hardirq();
+	late->ret = ucb_free_coherent(late->udev, late->size, late->addr, late->dma);
+	complete(&late->done);
+	return HRTIMER_NORESTART;
+}
+
+/* C1, C2: free in hardirq, in softirq, with IRQs off, under a BH lock. */
+static void pool_contexts(struct kunit *test)
+{
+	/* the last is not kept: its memory goes back through the worker */
+	static const size_t sizes[] = { 64, 2048, 2049, 65536, 1500000 };
+	struct fake_hcd *fake = kind_hcd(test);
+	struct late_free *late = kunit_kzalloc(test, sizeof(*late), GFP_KERNEL);
+	unsigned long flags;
+	spinlock_t lock;
+	int i, how;
+
+	KUNIT_ASSERT_NOT_NULL(test, late);
+	spin_lock_init(&lock);
+	late->udev = fake->udev;
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		late->size = sizes[i];
+		if (fake->kind == FAKE_LOCALMEM && late->size > FAKE_LOCAL_BYTES)
+			continue;
+		for (how = 0; how < 4; how++) {
+			late->addr = ucb_alloc_coherent(fake->udev, late->size, GFP_KERNEL,
+							&late->dma);
+			KUNIT_ASSERT_NOT_NULL(test, late->addr);
+			late->ret = 1;
+			init_completion(&late->done);
+			if (how == 0) {
+				local_irq_save(flags);
+				late->ret = ucb_free_coherent(late->udev, late->size,
+							      late->addr, late->dma);
+				local_irq_restore(flags);
+			} else if (how == 1) {
+				spin_lock_bh(&lock);
+				late->ret = ucb_free_coherent(late->udev, late->size,
+							      late->addr, late->dma);
+				spin_unlock_bh(&lock);
+			} else {
+				hrtimer_init(&late->timer, CLOCK_MONOTONIC,
+					     how == 2 ? HRTIMER_MODE_REL_HARD :
+							HRTIMER_MODE_REL_SOFT);
+				late->timer.function = late_free_fn;
+				hrtimer_start(&late->timer, 1000,
+					      how == 2 ? HRTIMER_MODE_REL_HARD :
+							 HRTIMER_MODE_REL_SOFT);
+				wait_for_completion(&late->done);
+				KUNIT_EXPECT_EQ(test, how == 2, late->hard);
+			}
+			KUNIT_EXPECT_EQ(test, 0, late->ret);
+		}
+	}
+}
+
+/* C11 in small: a miss that may not sleep is NULL, and the worker refills. */
+static void pool_atomic_miss(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = pool_get(test, fake, 4096, 0, 4, 0);
+	unsigned long end = jiffies + 10 * HZ;
+	dma_addr_t dma;
+	void *addr;
+
+	KUNIT_EXPECT_NULL(test, ucb_pool_alloc(pool, GFP_ATOMIC, &dma));
+	while (!(addr = ucb_pool_alloc(pool, GFP_ATOMIC, &dma)) && time_before(jiffies, end))
+		cond_resched();
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr, dma));
+}
+
+/* C24: the drop-in pair gives zeroes where the replaced call gave them. */
+static void pool_dropin_zero(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	dma_addr_t dma;
+	u8 *addr;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		addr = ucb_alloc_coherent(fake->udev, 4096, GFP_KERNEL, &dma);
+		KUNIT_ASSERT_NOT_NULL(test, addr);
+		KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0, 4096));
+		memset(addr, 0xee, 4096);
+		KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 4096, addr, dma));
+	}
+	KUNIT_EXPECT_NULL(test, ucb_alloc_coherent(fake->udev, 0, GFP_KERNEL, &dma));
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 1, NULL, 0));
+}
+
+/* The drop-in pair keeps the alignment of what it replaces. */
+static void pool_dropin_alignment(struct kunit *test)
+{
+	static const size_t sizes[] = { 32, 33, 128, 512, 2048, 4096, 65536 };
+	struct fake_hcd *fake = kind_hcd(test);
+	dma_addr_t dma[2];
+	void *addr[2];
+	int i, n;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		size_t align = fake->kind == FAKE_LOCALMEM ? 1 :
+			       min_t(size_t, roundup_pow_of_two(sizes[i]), PAGE_SIZE);
+
+		for (n = 0; n < 2; n++) {
+			addr[n] = ucb_alloc_coherent(fake->udev, sizes[i], GFP_KERNEL, &dma[n]);
+			KUNIT_ASSERT_NOT_NULL(test, addr[n]);
+			KUNIT_EXPECT_TRUE(test, IS_ALIGNED((unsigned long)addr[n], align));
+		}
+		for (n = 0; n < 2; n++)
+			KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, sizes[i], addr[n],
+								   dma[n]));
+	}
+}
+
+/* Keys are for page-granular memory with pages: elsewhere refused by name. */
+static void pool_sgtable(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *plain = pool_get(test, fake, 5000, 0, 0, 0);
+	struct ucb_pool *pool = pool_get(test, fake, 5000, 0, 0, UCB_POOL_RDMA);
+	struct ucb_buf *buf = ucb_buf_alloc(pool, GFP_KERNEL);
+	struct ucb_buf *no = ucb_buf_alloc(plain, GFP_KERNEL);
+	struct sg_page_iter iter;
+	struct sg_table sgt;
+	size_t offset, done = 0;
+	u8 *addr;
+	int ret;
+
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	KUNIT_ASSERT_NOT_NULL(test, no);
+	KUNIT_EXPECT_EQ(test, -EOPNOTSUPP, ucb_buf_get_sgtable(no, &sgt, &offset));
+	ret = ucb_buf_get_sgtable(buf, &sgt, &offset);
+	if (fake->kind == FAKE_LOCALMEM) {
+		KUNIT_EXPECT_EQ(test, -EOPNOTSUPP, ret);
+	} else {
+		KUNIT_ASSERT_EQ(test, 0, ret);
+		addr = ucb_buf_addr(buf) - offset;
+		memset(ucb_buf_addr(buf), 0x3c, 5000);
+		for_each_sgtable_page(&sgt, &iter, 0) {
+			/* the same bytes through the page as through the buffer */
+			KUNIT_EXPECT_EQ(test, 0, memcmp(page_address(sg_page_iter_page(&iter)),
+							addr + done, PAGE_SIZE));
+			done += PAGE_SIZE;
+		}
+		KUNIT_EXPECT_GE(test, done, offset + 5000);
+		sg_free_table(&sgt);
+	}
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(buf));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(no));
+}
+
+/* What a driver keeps is reclaimed; its handle then answers -ENODEV. */
+static void pool_destroy_reclaims(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	const struct ucb_pool_params params = { .name = "kept", .size = 9000, .min = 1 };
+	struct ucb_pool *pool = ucb_pool_create(fake->udev, &params);
+	struct ucb_buf *buf;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(pool));
+	buf = ucb_buf_alloc(pool, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	ucb_pool_destroy(pool);
+	KUNIT_EXPECT_EQ(test, -ENODEV, ucb_buf_free(buf));
+	ucb_pool_destroy(NULL);
+}
+
+static struct kunit_case pool_cases[] = {
+	KUNIT_CASE_PARAM(pool_alloc_free, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_limits, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_zero, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_contexts, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_atomic_miss, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_dropin_zero, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_dropin_alignment, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_sgtable, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_destroy_reclaims, kind_gen_params),
+	{}
+};
+
+static struct kunit_suite pool_suite = {
+	.name = "ucb_pool",
+	.test_cases = pool_cases,
+};
+kunit_test_suite(pool_suite);
+
+MODULE_DESCRIPTION("KUnit: pools on every kind of controller");
+MODULE_LICENSE("GPL");
