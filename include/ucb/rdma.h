@@ -41,6 +41,7 @@ int ucb_dereg_mr(struct ucb_mr *mr);
 /* descriptors, in the shape of librpma's */
 int ucb_mr_get_descriptor(const struct ucb_mr *mr, void *desc);
 size_t ucb_mr_get_descriptor_size(const struct ucb_mr *mr);
+int ucb_mr_remote_to_descriptor(const struct ucb_mr_remote *remote, void *desc);
 int ucb_mr_remote_from_descriptor(const void *desc, size_t desc_size,
 				  struct ucb_mr_remote *remote);
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The 21-byte memory descriptor that librpma's programs exchange. It has no
+ * version and no checksum: what a peer sent is checked for its length and for a
+ * usage, and for nothing else.
+ */
+#include <linux/export.h>
+#include <linux/limits.h>
+#include <linux/unaligned.h>
+
+#include "bridge.h"
+
+/* What the peer may do. What only the owner may do is not the peer's business. */
+static u8 usage_from_access(int access)
+{
+	u8 usage = 0;
+
+	if (access & IB_ACCESS_REMOTE_READ)
+		usage |= UCB_MR_USAGE_READ_SRC;
+	if (access & IB_ACCESS_REMOTE_WRITE)
+		usage |= UCB_MR_USAGE_WRITE_DST;
+	/* A READ behind a WRITE flushes it; this memory is coherent. */
+	if (usage == (UCB_MR_USAGE_READ_SRC | UCB_MR_USAGE_WRITE_DST))
+		usage |= UCB_MR_USAGE_FLUSH_VISIBILITY;
+	if (usage)
+		return usage;
+	return access & IB_ACCESS_LOCAL_WRITE ? UCB_MR_USAGE_RECV :
+						UCB_MR_USAGE_SEND;
+}
+
+/**
+ * ucb_mr_remote_to_descriptor - encode a descriptor
+ * @remote: what to encode; its usage must not be 0
+ * @desc: UCB_MR_DESC_SIZE bytes, of any alignment
+ *
+ * Context: Any.
+ * Return: 0, or -EINVAL for a NULL argument or a usage of 0.
+ */
+int ucb_mr_remote_to_descriptor(const struct ucb_mr_remote *remote, void *desc)
+{
+	u8 *d = desc;
+
+	if (!remote || !desc || !remote->usage)
+		return -EINVAL;
+
+	put_unaligned_le64(remote->addr, d + UCB_MR_DESC_ADDR);
+	put_unaligned_le64(remote->size, d + UCB_MR_DESC_LENGTH);
+	put_unaligned_le32(remote->rkey, d + UCB_MR_DESC_RKEY);
+	d[UCB_MR_DESC_USAGE] = remote->usage;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(ucb_mr_remote_to_descriptor);
+
+/**
+ * ucb_mr_remote_from_descriptor - decode a peer's descriptor
+ * @desc: what the peer sent, of any alignment
+ * @desc_size: bytes there; bytes past UCB_MR_DESC_SIZE are ignored
+ * @remote: filled on success, untouched on failure
+ *
+ * Mirrors rpma_mr_remote_from_descriptor(3). The values are the peer's: the
+ * caller must check the size against what it expects.
+ *
+ * Context: Any.
+ * Return: 0, or -EINVAL for a NULL argument, fewer than UCB_MR_DESC_SIZE bytes
+ * or a usage of 0.
+ */
+int ucb_mr_remote_from_descriptor(const void *desc, size_t desc_size,
+				  struct ucb_mr_remote *remote)
+{
+	const u8 *d = desc;
+
+	if (!desc || !remote || desc_size < UCB_MR_DESC_SIZE)
+		return -EINVAL;
+	if (!d[UCB_MR_DESC_USAGE])
+		return -EINVAL;
+
+	remote->addr = get_unaligned_le64(d + UCB_MR_DESC_ADDR);
+	remote->size = get_unaligned_le64(d + UCB_MR_DESC_LENGTH);
+	remote->rkey = get_unaligned_le32(d + UCB_MR_DESC_RKEY);
+	remote->usage = d[UCB_MR_DESC_USAGE];
+	return 0;
+}
+EXPORT_SYMBOL_GPL(ucb_mr_remote_from_descriptor);
+
+/**
+ * ucb_mr_get_descriptor - encode the descriptor of a registration
+ * @mr: the registration
+ * @desc: ucb_mr_get_descriptor_size() bytes, of any alignment
+ *
+ * Mirrors rpma_mr_get_descriptor(3).
+ *
+ * Context: Any.
+ * Return: 0, -EINVAL for a NULL argument, or -ENODEV when the registration was
+ * revoked.
+ */
+int ucb_mr_get_descriptor(const struct ucb_mr *mr, void *desc)
+{
+	struct ucb_mr_remote remote;
+
+	if (!mr || !desc)
+		return -EINVAL;
+	if (atomic_read(&mr->state) != UCB_MR_LIVE)
+		return -ENODEV;
+
+	remote.addr = mr->iova;
+	remote.size = mr->length;
+	remote.rkey = mr->rkey;
+	remote.usage = usage_from_access(mr->access);
+	return ucb_mr_remote_to_descriptor(&remote, desc);
+}
+EXPORT_SYMBOL_GPL(ucb_mr_get_descriptor);
+
+/**
+ * ucb_mr_get_descriptor_size - bytes that a descriptor takes
+ * @mr: the registration
+ *
+ * Mirrors rpma_mr_get_descriptor_size(3).
+ *
+ * Context: Any.
+ * Return: UCB_MR_DESC_SIZE.
+ */
+size_t ucb_mr_get_descriptor_size(const struct ucb_mr *mr)
+{
+	return UCB_MR_DESC_SIZE;
+}
+EXPORT_SYMBOL_GPL(ucb_mr_get_descriptor_size);
