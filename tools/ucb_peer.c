@@ -34,6 +34,9 @@
 #define TABLE_ROOM	(CAPTURE_TABLE_HDR + CAPTURE_TABLE_MAX * UCB_MR_DESC_SIZE)
 #define PIECE		(64 * 1024)	/* most bytes in one READ */
 #define DEPTH_MAX	64
+/* reasons of the IB connection manager; iWARP has an errno there */
+#define REJ_NO_LISTENER	8
+#define REJ_CONSUMER	28
 #define WR_TABLE	UINT64_MAX
 
 struct piece {
@@ -102,7 +105,10 @@ static void wait_event(enum rdma_cm_event_type want)
 	if (got == want)
 		return;
 	if (got == RDMA_CM_EVENT_REJECTED)
-		die("%s port %s rejects the connection (reason %d)", peer.host, peer.port, status);
+		die("%s port %s rejects the connection: %s (reason %d)", peer.host, peer.port,
+		    status == REJ_NO_LISTENER ? "nothing listens there" :
+		    status == REJ_CONSUMER ? "the server does not want this peer" : "",
+		    status);
 	die("%s (status %d) instead of %s", rdma_event_str(got), status, what);
 }
 
