@@ -22,7 +22,7 @@
 
 enum fake_kind { FAKE_DMA, FAKE_PIO, FAKE_LOCALMEM, REAL_DUMMY, REAL_XHCI };
 
-#define FAKE_LOCAL_BYTES	(256UL << 10)
+#define FAKE_LOCAL_BYTES	(1UL << 20)
 #define FAKE_LOCAL_DMA		0x40000000UL
 
 struct fake_hcd {
