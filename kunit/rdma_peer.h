@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A remote peer for the tests of the bridge: a queue pair on a PD of its own,
+ * connected to another on the trust domain's PD, over one RDMA device.
+ */
+#ifndef _UCB_KUNIT_RDMA_PEER_H
+#define _UCB_KUNIT_RDMA_PEER_H
+
+#include <kunit/test.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+
+#define PEER_TIMEOUT	(20 * HZ)
+
+/*
+ * @far: the peer's queue pair, @near: the one on the domain under test
+ * @mem: @size bytes of the peer's own memory, the source and sink of all
+ */
+struct peer {
+	struct ib_device *ibdev;
+	struct ib_pd *pd;
+	struct ib_pd *near_pd;
+	struct ib_cq *cq;
+	struct ib_qp *far;
+	struct ib_qp *near;
+	struct ib_cqe cqe;
+	struct completion done;
+	enum ib_wc_status status;
+	void *mem;
+	size_t size;
+	u64 dma;
+};
+
+static inline void peer_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct peer *peer = container_of(wc->wr_cqe, struct peer, cqe);
+
+	peer->status = wc->status;
+	complete(&peer->done);
+}
+
+static inline int peer_to_rts(struct peer *peer, struct ib_qp *qp,
+			      struct ib_qp *other)
+{
+	const struct ib_gid_attr *gid = NULL;
+	struct ib_qp_attr attr = {};
+	struct ib_port_attr port;
+	union ib_gid dgid;
+	int err;
+	int i;
+
+	err = ib_query_port(peer->ibdev, 1, &port);
+	if (err)
+		return err;
+
+	/* an IPv4 address if there is one: link-local ones settle late */
+	for (i = port.gid_tbl_len - 1; i >= 0; i--) {
+		gid = rdma_get_gid_attr(peer->ibdev, 1, i);
+		if (IS_ERR(gid))
+			continue;
+		if (!i || ipv6_addr_v4mapped((struct in6_addr *)gid->gid.raw))
+			break;
+		rdma_put_gid_attr(gid);
+	}
+	if (IS_ERR_OR_NULL(gid))
+		return -EADDRNOTAVAIL;
+	dgid = gid->gid;
+	attr.ah_attr.type = rdma_ah_find_type(peer->ibdev, 1);
+	rdma_ah_set_port_num(&attr.ah_attr, 1);
+	rdma_ah_set_grh(&attr.ah_attr, &dgid, 0, i, 64, 0);
+	err = rdma_read_gid_l2_fields(gid, NULL, attr.ah_attr.roce.dmac);
+	rdma_put_gid_attr(gid);
+	if (err)
+		return err;
+
+	attr.qp_state = IB_QPS_INIT;
+	attr.port_num = 1;
+	attr.qp_access_flags = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE;
+	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
+			   IB_QP_PORT | IB_QP_ACCESS_FLAGS);
+	if (err)
+		return err;
+
+	attr.qp_state = IB_QPS_RTR;
+	attr.path_mtu = port.active_mtu;
+	attr.dest_qp_num = other->qp_num;
+	attr.rq_psn = other->qp_num & 0xffffff;
+	attr.max_dest_rd_atomic = 4;
+	attr.min_rnr_timer = 12;
+	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
+			   IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+	if (err)
+		return err;
+
+	attr.qp_state = IB_QPS_RTS;
+	attr.timeout = 14;
+	attr.retry_cnt = 7;
+	attr.rnr_retry = 7;
+	attr.sq_psn = qp->qp_num & 0xffffff;
+	attr.max_rd_atomic = 4;
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT |
+			    IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+			    IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+static inline void peer_disconnect(struct peer *peer)
+{
+	if (peer->far)
+		ib_destroy_qp(peer->far);
+	if (peer->near)
+		ib_destroy_qp(peer->near);
+	peer->far = NULL;
+	peer->near = NULL;
+}
+
+/* Connect, anew if it was: after an error both ends are dead. */
+static inline int peer_connect(struct peer *peer)
+{
+	struct ib_qp_init_attr init = {
+		.cap = {
+			.max_send_wr = 8,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_ALL_WR,
+		.qp_type = IB_QPT_RC,
+		.port_num = 1,
+		.send_cq = peer->cq,
+		.recv_cq = peer->cq,
+	};
+	struct ib_qp *qp;
+	int err;
+
+	peer_disconnect(peer);
+	qp = ib_create_qp(peer->pd, &init);
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	peer->far = qp;
+	qp = ib_create_qp(peer->near_pd, &init);
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	peer->near = qp;
+
+	err = peer_to_rts(peer, peer->near, peer->far);
+	return err ? err : peer_to_rts(peer, peer->far, peer->near);
+}
+
+static inline void peer_destroy(void *data)
+{
+	struct peer *peer = data;
+
+	peer_disconnect(peer);
+	if (peer->dma)
+		ib_dma_unmap_single(peer->ibdev, peer->dma, peer->size,
+				    DMA_BIDIRECTIONAL);
+	kvfree(peer->mem);
+	if (peer->cq)
+		ib_free_cq(peer->cq);
+	if (peer->pd)
+		ib_dealloc_pd(peer->pd);
+	kfree(peer);
+}
+
+static inline struct peer *peer_create(struct kunit *test,
+				       struct ib_device *ibdev,
+				       struct ib_pd *near_pd, size_t size)
+{
+	struct peer *peer;
+
+	peer = kzalloc(sizeof(*peer), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, peer);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, peer_destroy, peer), 0);
+	peer->ibdev = ibdev;
+	peer->near_pd = near_pd;
+	peer->size = size;
+	peer->cqe.done = peer_done;
+	init_completion(&peer->done);
+
+	peer->mem = kzalloc(size, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, peer->mem);
+	peer->dma = ib_dma_map_single(ibdev, peer->mem, size, DMA_BIDIRECTIONAL);
+	peer->pd = ib_alloc_pd(ibdev, 0);
+	if (IS_ERR(peer->pd))
+		peer->pd = NULL;
+	KUNIT_ASSERT_NOT_NULL(test, peer->pd);
+	peer->cq = ib_alloc_cq(ibdev, NULL, 32, 0, IB_POLL_WORKQUEUE);
+	if (IS_ERR(peer->cq))
+		peer->cq = NULL;
+	KUNIT_ASSERT_NOT_NULL(test, peer->cq);
+	KUNIT_ASSERT_EQ(test, peer_connect(peer), 0);
+	return peer;
+}
+
+static inline int peer_post(struct peer *peer, enum ib_wr_opcode opcode,
+			    u64 addr, u32 rkey, size_t length)
+{
+	struct ib_sge sge = {
+		.addr = peer->dma,
+		.length = length,
+		.lkey = peer->pd->local_dma_lkey,
+	};
+	struct ib_rdma_wr wr = {
+		.wr = {
+			.wr_cqe = &peer->cqe,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = opcode,
+			.send_flags = IB_SEND_SIGNALED,
+		},
+		.remote_addr = addr,
+		.rkey = rkey,
+	};
+
+	reinit_completion(&peer->done);
+	return ib_post_send(peer->far, &wr.wr, NULL);
+}
+
+/* Return: what the work request completed with, -1 if it did not. */
+static inline int peer_wait(struct peer *peer)
+{
+	if (!wait_for_completion_timeout(&peer->done, PEER_TIMEOUT))
+		return -1;
+	return peer->status;
+}
+
+static inline int peer_op(struct peer *peer, enum ib_wr_opcode opcode, u64 addr,
+			  u32 rkey, size_t length)
+{
+	if (length > peer->size || peer_post(peer, opcode, addr, rkey, length))
+		return -1;
+	return peer_wait(peer);
+}
+
+static inline int peer_read(struct peer *peer, u64 addr, u32 rkey, size_t length)
+{
+	return peer_op(peer, IB_WR_RDMA_READ, addr, rkey, length);
+}
+
+static inline int peer_write(struct peer *peer, u64 addr, u32 rkey, size_t length)
+{
+	return peer_op(peer, IB_WR_RDMA_WRITE, addr, rkey, length);
+}
+
+#endif /* _UCB_KUNIT_RDMA_PEER_H */
