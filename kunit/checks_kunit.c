@@ -237,6 +237,7 @@ static int race_thread(void *data)
 	int seen = 0;
 
 	while (!kthread_should_stop()) {
+		/* pairs with the release that starts a round */
 		int round = smp_load_acquire(&race->round);
 
 		if (round == seen) {
@@ -269,6 +270,7 @@ static void check_double_race(struct kunit *test)
 		atomic_set(&race->arrived, 0);
 		atomic_set(&race->won, 0);
 		atomic_set(&race->already, 0);
+		/* pairs with the acquire: the buffer is set before the round */
 		smp_store_release(&race->round, i);
 		race_free_once(race);
 		while (!atomic_read_acquire(&race->arrived))
@@ -298,6 +300,7 @@ static struct kunit_suite checks_suite = {
 	.name = "ucb_checks",
 	.test_cases = checks_cases,
 };
+
 kunit_test_suite(checks_suite);
 
 MODULE_DESCRIPTION("KUnit: every row of the misuse table");

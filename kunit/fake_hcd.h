@@ -15,6 +15,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/genalloc.h>
 #include <linux/platform_device.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/usb.h>
 #include <linux/usb/hcd.h>
@@ -22,7 +23,7 @@
 
 enum fake_kind { FAKE_DMA, FAKE_PIO, FAKE_LOCALMEM, REAL_DUMMY, REAL_XHCI };
 
-#define FAKE_LOCAL_BYTES	(1UL << 20)
+#define FAKE_LOCAL_BYTES	SZ_1M
 #define FAKE_LOCAL_DMA		0x40000000UL
 
 struct fake_hcd {
@@ -123,8 +124,9 @@ static int fake_find_real(struct usb_device *udev, void *data)
 	struct fake_hcd *fake = data;
 	const char *bus = dev_driver_string(udev->bus->controller);
 	bool dummy = !strncmp(bus, "dummy", 5);
+	bool wanted = fake->kind == REAL_DUMMY;
 
-	if (!udev->parent || dummy != (fake->kind == REAL_DUMMY) ||
+	if (!udev->parent || dummy != wanted ||
 	    (!dummy && strncmp(bus, "xhci", 4)))
 		return 0;
 	fake->udev = usb_get_dev(udev);

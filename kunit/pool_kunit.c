@@ -158,7 +158,7 @@ static void pool_contexts(struct kunit *test)
 	struct fake_hcd *fake = kind_hcd(test);
 	struct late_free *late = kunit_kzalloc(test, sizeof(*late), GFP_KERNEL);
 	unsigned long flags;
-	spinlock_t lock;
+	spinlock_t lock; /* held to free under, protects nothing */
 	int i, how;
 
 	KUNIT_ASSERT_NOT_NULL(test, late);
@@ -329,6 +329,7 @@ static struct kunit_suite pool_suite = {
 	.name = "ucb_pool",
 	.test_cases = pool_cases,
 };
+
 kunit_test_suite(pool_suite);
 
 MODULE_DESCRIPTION("KUnit: pools on every kind of controller");

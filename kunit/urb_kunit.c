@@ -215,6 +215,7 @@ static struct kunit_suite urb_suite = {
 	.name = "ucb_urb",
 	.test_cases = urb_cases,
 };
+
 kunit_test_suite(urb_suite);
 
 MODULE_DESCRIPTION("KUnit: URBs on pool buffers");

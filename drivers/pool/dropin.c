@@ -44,9 +44,12 @@ static struct ucb_pool *ucb_dropin_find(struct usb_device *udev)
 
 static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 {
-	struct ucb_pool *pool, *other;
+	struct ucb_pool *pool, *other = NULL;
 	unsigned long flags;
 
+	/* no allocator in hardirq */
+	if (in_hardirq())
+		return NULL;
 	pool = ucb_pool_new(udev, gfp);
 	if (!pool)
 		return NULL;
@@ -54,8 +57,16 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 	pool->dropin = true;
 	if (READ_ONCE(ucb_debug))
 		pool->flags |= UCB_POOL_DEBUG;
-	kref_get(&pool->ref);
+	/*
+	 * A device marked as gone may have lost its controller. Looked at once
+	 * the pool is listed, so that a later USB_BUS_REMOVE finds it.
+	 */
+	if (READ_ONCE(udev->state) == USB_STATE_NOTATTACHED) {
+		ucb_pool_drop(pool);
+		return NULL;
+	}
 
+	kref_get(&pool->ref);
 	raw_spin_lock_irqsave(&ucb_dropin_lock, flags);
 	other = ucb_dropin_find(udev);
 	if (other && !kref_get_unless_zero(&other->ref))
@@ -65,12 +76,9 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 	raw_spin_unlock_irqrestore(&ucb_dropin_lock, flags);
 
 	if (other) {
-		/* never in the table: the sweep ends it */
+		/* another CPU was first: this one owns nothing */
+		ucb_pool_drop(pool);
 		ucb_pool_put(pool);
-		raw_spin_lock_irqsave(&pool->lock, flags);
-		pool->gone = true;
-		raw_spin_unlock_irqrestore(&pool->lock, flags);
-		ucb_dropin_sweep();
 		return other;
 	}
 	/* the worker makes the debugfs folder */

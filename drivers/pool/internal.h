@@ -219,6 +219,7 @@ extern bool ucb_debug;
 /* pool.c */
 struct ucb_pool *ucb_pool_new(struct usb_device *udev, gfp_t gfp);
 void ucb_pool_put(struct ucb_pool *pool);
+void ucb_pool_drop(struct ucb_pool *pool);
 bool ucb_pool_enter(struct ucb_pool *pool);
 void ucb_pool_exit(struct ucb_pool *pool);
 struct ucb_buf *ucb_pool_take(struct ucb_pool *pool, unsigned int class,

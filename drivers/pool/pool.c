@@ -314,11 +314,14 @@ struct ucb_pool *ucb_pool_create(struct usb_device *udev,
 	ret = ucb_pool_check_params(udev, params);
 	if (ret)
 		return ERR_PTR(ret);
-	if (udev->state == USB_STATE_NOTATTACHED)
-		return ERR_PTR(-ENODEV);
 	pool = ucb_pool_new(udev, GFP_KERNEL);
 	if (!pool)
 		return ERR_PTR(-ENOMEM);
+	/* looked at once the pool is listed, so that USB_BUS_REMOVE finds it */
+	if (READ_ONCE(udev->state) == USB_STATE_NOTATTACHED) {
+		ucb_pool_destroy(pool);
+		return ERR_PTR(-ENODEV);
+	}
 	strscpy(pool->name, params->name ?: "unnamed", sizeof(pool->name));
 	pool->size = params->size;
 	pool->min = params->min;
@@ -418,6 +421,17 @@ void ucb_pool_reclaim(struct ucb_pool *pool)
 	complete_all(&pool->reclaimed);
 }
 
+/* Any context: the end of a pool that owns nothing, or nothing any more. */
+void ucb_pool_drop(struct ucb_pool *pool)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&ucb_pools_lock, flags);
+	list_del(&pool->node);
+	raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
+	ucb_pool_put(pool);
+}
+
 /**
  * ucb_pool_destroy() - end a pool
  * @pool: the pool, or NULL
@@ -430,16 +444,11 @@ void ucb_pool_reclaim(struct ucb_pool *pool)
  */
 void ucb_pool_destroy(struct ucb_pool *pool)
 {
-	unsigned long flags;
-
 	if (!pool)
 		return;
 	ucb_pool_reclaim(pool);
-	raw_spin_lock_irqsave(&ucb_pools_lock, flags);
-	list_del(&pool->node);
-	raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
 	ucb_debugfs_remove(pool);
-	ucb_pool_put(pool);
+	ucb_pool_drop(pool);
 }
 EXPORT_SYMBOL_GPL(ucb_pool_destroy);
 
