@@ -27,7 +27,7 @@ struct ucb_pool;
 #define UCB_POOL_DEBUG	BIT(1)
 
 /**
- * define UCB_POOL_RDMA - page-granular blocks, so that a buffer can have a key
+ * define UCB_POOL_RDMA - blocks of whole pages, so that a buffer can have a key
  */
 #define UCB_POOL_RDMA	BIT(2)
 
