@@ -75,33 +75,46 @@ static _Noreturn void give_up(void)
 #define die(fmt, ...) \
 	(fprintf(stderr, "ucb_peer: " fmt "\n", ##__VA_ARGS__), give_up())
 
-static void wait_readable(int fd, const char *what)
+/* Until @fd is readable: 1. 0 if the connection manager was first. */
+static int wait_readable(int fd, const char *what)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct pollfd p[2] = {
+		{ .fd = fd, .events = POLLIN },
+		{ .fd = peer.events->fd, .events = POLLIN },
+	};
 	int n;
 
 	do {
-		n = poll(&p, 1, peer.timeout_ms);
+		n = poll(p, 2, peer.timeout_ms);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		die("poll: %s", strerror(errno));
 	if (!n)
 		die("no %s within %d s", what, peer.timeout_ms / 1000);
+	return !!p[0].revents;
+}
+
+static enum rdma_cm_event_type next_event(int *status)
+{
+	enum rdma_cm_event_type type;
+	struct rdma_cm_event *ev;
+
+	if (rdma_get_cm_event(peer.events, &ev))
+		die("rdma_get_cm_event: %s", strerror(errno));
+	type = ev->event;
+	*status = ev->status;
+	rdma_ack_cm_event(ev);
+	return type;
 }
 
 static void wait_event(enum rdma_cm_event_type want)
 {
 	const char *what = rdma_event_str(want);
-	struct rdma_cm_event *ev;
 	enum rdma_cm_event_type got;
 	int status;
 
 	wait_readable(peer.events->fd, what);
-	if (rdma_get_cm_event(peer.events, &ev))
-		die("rdma_get_cm_event: %s", strerror(errno));
-	got = ev->event;
-	status = ev->status;
-	rdma_ack_cm_event(ev);
+	got = next_event(&status);
 	if (got == want)
 		return;
 	if (got == RDMA_CM_EVENT_REJECTED)
@@ -135,7 +148,8 @@ static uint64_t wait_completion(const char *what)
 			die("ibv_poll_cq failed");
 		if (n)
 			break;
-		wait_readable(peer.comp->fd, what);
+		if (!wait_readable(peer.comp->fd, what))
+			die("%s while waiting for %s", rdma_event_str(next_event(&n)), what);
 		if (ibv_get_cq_event(peer.comp, &cq, &ctx))
 			die("ibv_get_cq_event: %s", strerror(errno));
 		ibv_ack_cq_events(cq, 1);
