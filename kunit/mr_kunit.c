@@ -500,6 +500,7 @@ static void mr_revoked_by_pool(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ucb_mr_get_descriptor(mr, desc), -ENODEV);
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
 	KUNIT_EXPECT_NULL(test, mr);
+	KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), -ENODEV);
 }
 
 /* the pool goes while the peer READs, and the owner deregisters */
@@ -524,6 +525,7 @@ static void mr_revoke_races_dereg(struct kunit *test)
 	struct ucb_mr_remote r;
 	struct completion go;
 	struct racer racer;
+	struct ucb_buf *buf;
 	struct peer *peer;
 	int status;
 	int i;
@@ -533,7 +535,8 @@ static void mr_revoke_races_dereg(struct kunit *test)
 		make_pool(test, size, UCB_POOL_RDMA);
 		init_completion(&go);
 		racer.go = &go;
-		racer.mr = make_mr(test, make_buf(test), RD | WR);
+		buf = make_buf(test);
+		racer.mr = make_mr(test, buf, RD | WR);
 		r = remote_of(test, racer.mr);
 		task = kthread_run(dereg_thread, &racer, "ucb_dereg");
 		KUNIT_ASSERT_FALSE(test, IS_ERR(task));
@@ -547,6 +550,7 @@ static void mr_revoke_races_dereg(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, kthread_stop(task), 0);
 		put_task_struct(task);
 		KUNIT_EXPECT_NULL(test, racer.mr);
+		KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), -ENODEV);
 
 		status = peer_wait(peer);
 		KUNIT_EXPECT_TRUE_MSG(test, status == OK || status == REFUSED,
