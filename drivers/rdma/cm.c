@@ -28,7 +28,7 @@ static struct ucb_mr *reg_on_id(struct rdma_cm_id *id, struct ucb_buf *buf,
 }
 
 /**
- * ucb_reg_msgs - register a buffer for sending and receiving messages
+ * ucb_reg_msgs() - register a buffer for sending and receiving messages
  * @id: a connection with a QP on the PD of a trust domain
  * @buf: the buffer
  *
@@ -46,7 +46,7 @@ struct ucb_mr *ucb_reg_msgs(struct rdma_cm_id *id, struct ucb_buf *buf)
 EXPORT_SYMBOL_GPL(ucb_reg_msgs);
 
 /**
- * ucb_reg_read - register a buffer that the peer will READ
+ * ucb_reg_read() - register a buffer that the peer will READ
  * @id: a connection with a QP on the PD of a trust domain
  * @buf: the buffer
  *
@@ -62,7 +62,7 @@ struct ucb_mr *ucb_reg_read(struct rdma_cm_id *id, struct ucb_buf *buf)
 EXPORT_SYMBOL_GPL(ucb_reg_read);
 
 /**
- * ucb_reg_write - register a buffer that the peer will WRITE
+ * ucb_reg_write() - register a buffer that the peer will WRITE
  * @id: a connection with a QP on the PD of a trust domain
  * @buf: the buffer
  *
@@ -78,7 +78,7 @@ struct ucb_mr *ucb_reg_write(struct rdma_cm_id *id, struct ucb_buf *buf)
 EXPORT_SYMBOL_GPL(ucb_reg_write);
 
 /**
- * ucb_dereg_mr - end a registration
+ * ucb_dereg_mr() - end a registration
  * @mr: the registration; freed on success
  *
  * Mirrors rdma_dereg_mr(3), which returns 0 or an error.

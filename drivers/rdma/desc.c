@@ -29,7 +29,7 @@ static u8 usage_from_access(int access)
 }
 
 /**
- * ucb_mr_remote_to_descriptor - encode a descriptor
+ * ucb_mr_remote_to_descriptor() - encode a descriptor
  * @remote: what to encode; its usage must not be 0
  * @desc: UCB_MR_DESC_SIZE bytes, of any alignment
  *
@@ -52,7 +52,7 @@ int ucb_mr_remote_to_descriptor(const struct ucb_mr_remote *remote, void *desc)
 EXPORT_SYMBOL_GPL(ucb_mr_remote_to_descriptor);
 
 /**
- * ucb_mr_remote_from_descriptor - decode a peer's descriptor
+ * ucb_mr_remote_from_descriptor() - decode a peer's descriptor
  * @desc: what the peer sent, of any alignment
  * @desc_size: bytes there; bytes past UCB_MR_DESC_SIZE are ignored
  * @remote: filled on success, untouched on failure
@@ -83,7 +83,7 @@ int ucb_mr_remote_from_descriptor(const void *desc, size_t desc_size,
 EXPORT_SYMBOL_GPL(ucb_mr_remote_from_descriptor);
 
 /**
- * ucb_mr_get_descriptor - encode the descriptor of a registration
+ * ucb_mr_get_descriptor() - encode the descriptor of a registration
  * @mr: the registration
  * @desc: ucb_mr_get_descriptor_size() bytes, of any alignment
  *
@@ -111,7 +111,7 @@ int ucb_mr_get_descriptor(const struct ucb_mr *mr, void *desc)
 EXPORT_SYMBOL_GPL(ucb_mr_get_descriptor);
 
 /**
- * ucb_mr_get_descriptor_size - bytes that a descriptor takes
+ * ucb_mr_get_descriptor_size() - bytes that a descriptor takes
  * @mr: the registration
  *
  * Mirrors rpma_mr_get_descriptor_size(3).

@@ -347,7 +347,7 @@ struct ucb_client ucb_pool_client = {
 };
 
 /**
- * ucb_mr_reg_range - give a part of a buffer a remote key
+ * ucb_mr_reg_range() - give a part of a buffer a remote key
  * @pd: the trust domain
  * @buf: a buffer of a pool made with UCB_POOL_RDMA
  * @offset: bytes from the start of the buffer
@@ -439,7 +439,7 @@ err_exit:
 EXPORT_SYMBOL_GPL(ucb_mr_reg_range);
 
 /**
- * ucb_mr_reg - give a whole buffer a remote key
+ * ucb_mr_reg() - give a whole buffer a remote key
  * @pd: the trust domain
  * @buf: a buffer of a pool made with UCB_POOL_RDMA
  * @access: as for ucb_mr_reg_range()
@@ -458,7 +458,7 @@ struct ucb_mr *ucb_mr_reg(struct ucb_pd *pd, struct ucb_buf *buf, int access)
 EXPORT_SYMBOL_GPL(ucb_mr_reg);
 
 /**
- * ucb_mr_dereg - end a registration
+ * ucb_mr_dereg() - end a registration
  * @mrp: address of the owner's pointer; set to NULL on success, left on failure
  *
  * When this returns 0 the device has stopped using the memory and refuses the
@@ -494,7 +494,7 @@ int ucb_mr_dereg(struct ucb_mr **mrp)
 EXPORT_SYMBOL_GPL(ucb_mr_dereg);
 
 /**
- * ucb_mr_get_ptr - the first registered byte
+ * ucb_mr_get_ptr() - the first registered byte
  * @mr: the registration
  *
  * Mirrors rpma_mr_get_ptr(3).
@@ -509,7 +509,7 @@ void *ucb_mr_get_ptr(const struct ucb_mr *mr)
 EXPORT_SYMBOL_GPL(ucb_mr_get_ptr);
 
 /**
- * ucb_mr_get_size - the length of the registered range
+ * ucb_mr_get_size() - the length of the registered range
  * @mr: the registration
  *
  * Mirrors rpma_mr_get_size(3).
@@ -524,7 +524,7 @@ size_t ucb_mr_get_size(const struct ucb_mr *mr)
 EXPORT_SYMBOL_GPL(ucb_mr_get_size);
 
 /**
- * ucb_mr_get_rkey - the key that a peer uses
+ * ucb_mr_get_rkey() - the key that a peer uses
  * @mr: the registration
  *
  * Context: Any.

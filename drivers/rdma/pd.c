@@ -208,7 +208,7 @@ static int pd_open(struct ucb_pd *pd)
 }
 
 /**
- * ucb_pd_get - make a trust domain
+ * ucb_pd_get() - make a trust domain
  * @ibdev: the RDMA device; the caller makes sure that it exists, as inside its
  *	own ib_client or while it holds a connection on it
  * @port: port number, from 1
@@ -258,7 +258,7 @@ struct ucb_pd *ucb_pd_get(struct ib_device *ibdev, u32 port)
 EXPORT_SYMBOL_GPL(ucb_pd_get);
 
 /**
- * ucb_pd_put - drop a trust domain of ucb_pd_get()
+ * ucb_pd_put() - drop a trust domain of ucb_pd_get()
  * @pd: the domain, or NULL
  *
  * The domain goes when its last registration's handle has gone too. The caller
@@ -281,7 +281,7 @@ void ucb_pd_put(struct ucb_pd *pd)
 EXPORT_SYMBOL_GPL(ucb_pd_put);
 
 /**
- * ucb_pd_attach - make a trust domain on the caller's own PD
+ * ucb_pd_attach() - make a trust domain on the caller's own PD
  * @ibpd: the PD; must stay until ucb_pd_detach() has returned 0
  * @port: port number, from 1, of the peers that will use it
  *
@@ -316,7 +316,7 @@ struct ucb_pd *ucb_pd_attach(struct ib_pd *ibpd, u32 port)
 EXPORT_SYMBOL_GPL(ucb_pd_attach);
 
 /**
- * ucb_pd_detach - give up a trust domain of ucb_pd_attach()
+ * ucb_pd_detach() - give up a trust domain of ucb_pd_attach()
  * @pd: the domain; gone when this returns 0
  *
  * A PD that is freed under a registration cannot be detected later, so this
@@ -342,7 +342,7 @@ int ucb_pd_detach(struct ucb_pd *pd)
 EXPORT_SYMBOL_GPL(ucb_pd_detach);
 
 /**
- * ucb_pd_ib - the PD of a trust domain
+ * ucb_pd_ib() - the PD of a trust domain
  * @pd: the domain
  *
  * Context: Any.
