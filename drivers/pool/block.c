@@ -5,68 +5,77 @@
  *
  * One block is one usb_alloc_coherent() allocation, cut into equal buffers.
  * Every buffer of every pool is in one hash table by address, read under RCU
- * from any context; inserting and removing is done where blocks are made and
- * given back. The record of a block is freed by RCU, after its last handle.
+ * from any context. It is sized once, by the machine's memory: adding to it
+ * must not fail, nor allocate with IRQs off. The record of a block is freed by
+ * RCU, after its last holder.
  */
 
-#include <linux/rhashtable.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/usb.h>
 #include <linux/usb/hcd.h>
 
 #include "internal.h"
 
-static struct rhashtable ucb_bufs;
+/* a bucket for so many pages of the machine's memory */
+#define UCB_BUFS_PAGES_SHIFT	6
+#define UCB_BUFS_MIN_BITS	8
+#define UCB_BUFS_MAX_BITS	16
 
-static const struct rhashtable_params ucb_bufs_params = {
-	.key_len = sizeof_field(struct ucb_buf, addr),
-	.key_offset = offsetof(struct ucb_buf, addr),
-	.head_offset = offsetof(struct ucb_buf, hash),
-	.automatic_shrinking = true,
-};
+struct hlist_head *ucb_bufs __ro_after_init;
+unsigned int ucb_bufs_shift __ro_after_init;
+static DEFINE_RAW_SPINLOCK(ucb_bufs_lock);
 
-int ucb_bufs_init(void)
+int __init ucb_bufs_init(void)
 {
-	return rhashtable_init(&ucb_bufs, &ucb_bufs_params);
+	unsigned int bits = clamp(ilog2(totalram_pages()) - UCB_BUFS_PAGES_SHIFT,
+				  UCB_BUFS_MIN_BITS, UCB_BUFS_MAX_BITS);
+
+	ucb_bufs_shift = BITS_PER_LONG - bits;
+	ucb_bufs = kvcalloc(1UL << bits, sizeof(*ucb_bufs), GFP_KERNEL);
+	return ucb_bufs ? 0 : -ENOMEM;
 }
 
 void ucb_bufs_exit(void)
 {
-	rhashtable_destroy(&ucb_bufs);
+	kvfree(ucb_bufs);
 }
 
-/* The caller is inside rcu_read_lock(). */
-struct ucb_buf *ucb_buf_find(const void *addr)
+static void ucb_block_show(struct ucb_block *block)
 {
-	return rhashtable_lookup(&ucb_bufs, &addr, ucb_bufs_params);
-}
+	unsigned long flags;
+	unsigned int i;
 
-static void ucb_block_hide_first(struct ucb_block *block, unsigned int nr)
-{
-	while (nr--)
-		rhashtable_remove_fast(&ucb_bufs, &block->bufs[nr].hash,
-				       ucb_bufs_params);
+	raw_spin_lock_irqsave(&ucb_bufs_lock, flags);
+	for (i = 0; i < block->nr; i++) {
+		struct ucb_buf *buf = &block->bufs[i];
+
+		hlist_add_head_rcu(&buf->hash, ucb_bufs_bucket(buf->addr));
+	}
+	raw_spin_unlock_irqrestore(&ucb_bufs_lock, flags);
 }
 
 /* From here on no address of the block is found. */
 void ucb_block_hide(struct ucb_block *block)
 {
-	ucb_block_hide_first(block, block->nr);
-}
+	unsigned long flags;
+	unsigned int i;
 
-static void ucb_block_free_core(struct ucb_block *block)
-{
-	struct ucb_pool *pool = block->pool;
-
-	atomic_long_inc(&pool->core_frees);
-	usb_free_coherent(pool->udev, block->size, block->addr, block->dma);
+	raw_spin_lock_irqsave(&ucb_bufs_lock, flags);
+	for (i = 0; i < block->nr; i++)
+		hlist_del_rcu(&block->bufs[i].hash);
+	raw_spin_unlock_irqrestore(&ucb_bufs_lock, flags);
 }
 
 /* Process context: dma_free_coherent() may unmap. */
 void ucb_block_release_memory(struct ucb_block *block)
 {
+	struct ucb_pool *pool = block->pool;
+
 	might_sleep();
-	ucb_block_free_core(block);
+	atomic_long_inc(&pool->core_frees);
+	usb_free_coherent(pool->udev, block->size, block->addr, block->dma);
 	ucb_block_put(block);
 }
 
@@ -99,19 +108,24 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	struct ucb_block *block;
 	unsigned int i;
 
-	block = kzalloc(struct_size(block, bufs, nr), gfp & ~__GFP_ZERO);
+	block = kzalloc(struct_size(block, bufs, nr), UCB_RECORD_GFP(gfp));
 	if (!block)
 		return NULL;
 	kref_init(&block->ref);
+	INIT_LIST_HEAD(&block->depot);
 	block->nr = nr;
 	block->pool = pool;
+	block->class = class;
+	block->cache = pool->cache + class;
 	block->size = size;
 	block->stride = stride;
 	atomic_long_inc(&pool->core_allocs);
 	block->addr = usb_alloc_coherent(pool->udev, size, gfp & ~__GFP_ZERO,
 					 &block->dma);
-	if (!block->addr)
-		goto err_free;
+	if (!block->addr) {
+		kfree(block);
+		return NULL;
+	}
 	if (!ucb_core_zeroes(pool, size))
 		memset(block->addr, 0, size);
 
@@ -119,35 +133,17 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 		struct ucb_buf *buf = &block->bufs[i];
 
 		buf->block = block;
-		buf->class = class;
+		buf->requested = pool->size;
 		buf->addr = block->addr + i * stride;
 		/* PIO controllers give every buffer the same address, ~0 */
 		buf->dma = pool->kind == UCB_HCD_PIO ? block->dma :
 						       block->dma + i * stride;
-		INIT_LIST_HEAD(&buf->node);
 		if (pool->flags & UCB_POOL_DEBUG)
 			ucb_poison(buf);
-		if (rhashtable_insert_fast(&ucb_bufs, &buf->hash,
-					   ucb_bufs_params))
-			goto err_hide;
 	}
 	kref_get(&pool->ref);
+	ucb_block_show(block);
 	return block;
-
-err_hide:
-	ucb_block_hide_first(block, i);
-	/*
-	 * A lookup may have seen the record: it waits for the grace period.
-	 * The memory was never handed out; in atomic context it is at most
-	 * 2048 bytes or goes with the worker.
-	 */
-	kref_get(&pool->ref);
-	llist_add(&block->reap, &pool->reap);
-	queue_work(ucb_wq, &pool->work);
-	return NULL;
-err_free:
-	kfree(block);
-	return NULL;
 }
 
 /**
@@ -221,7 +217,7 @@ struct ucb_buf *ucb_buf_get(struct ucb_pool *pool, const void *addr)
 
 	rcu_read_lock();
 	buf = ucb_buf_find(addr);
-	if (!buf || buf->block->pool != pool || atomic_read(&buf->use) < 1 ||
+	if (!buf || buf->block->pool != pool || atomic_read(&buf->use) < UCB_USE_OUT ||
 	    !kref_get_unless_zero(&buf->block->ref))
 		buf = ERR_PTR(-ENOENT);
 	rcu_read_unlock();

@@ -24,24 +24,27 @@ static const char * const ucb_kind_names[] = {
 static int stats_show(struct seq_file *m, void *unused)
 {
 	struct ucb_pool *pool = m->private;
-	unsigned int blocks, bufs, live, high, i;
+	unsigned int blocks, bufs, live, cached, high, min, max, i;
 	unsigned long flags;
+	u64 depot_locks;
 	size_t idle;
-	u64 allocs;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	blocks = pool->nr_blocks;
 	bufs = pool->nr_bufs;
-	live = pool->nr_live;
+	min = pool->min;
+	max = pool->max;
+	live = ucb_cache_live(pool);
+	cached = pool->nr_out - pool->nr_bad - live;
 	high = pool->high;
 	idle = pool->idle;
-	allocs = pool->allocs;
+	depot_locks = pool->depot_locks;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 
 	seq_printf(m, "name %s\nsize %zu\nmin %u\nmax %u\n", pool->name,
-		   pool->size, pool->min, pool->max);
-	seq_printf(m, "blocks %u\nbuffers %u\nlive %u\nhigh %u\nidle_bytes %zu\nallocs %llu\n",
-		   blocks, bufs, live, high, idle, allocs);
+		   pool->size, min, max);
+	seq_printf(m, "blocks %u\nbuffers %u\nlive %u\ncached %u\nhigh %u\nidle_bytes %zu\ndepot_locks %llu\n",
+		   blocks, bufs, live, cached, high, idle, depot_locks);
 	seq_printf(m, "core_allocs %ld\ncore_frees %ld\nmisses %ld\n",
 		   atomic_long_read(&pool->core_allocs),
 		   atomic_long_read(&pool->core_frees),
@@ -90,12 +93,13 @@ static int buffers_show(struct seq_file *m, void *unused)
 	}
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	for (i = 0; i < nr; i++) {
-		if (rows[i].use == UCB_QUARANTINED)
+		if (rows[i].use < 0)
 			seq_printf(m, "%zu bytes quarantined, allocated by %pS\n",
 				   rows[i].size, (void *)rows[i].caller);
 		else
 			seq_printf(m, "%zu bytes, %d at work, allocated by %pS\n",
-				   rows[i].size, rows[i].use - 1,
+				   rows[i].size,
+				   (rows[i].use & UCB_USE_COUNT) - 1,
 				   (void *)rows[i].caller);
 	}
 	if (more)

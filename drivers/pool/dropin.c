@@ -12,13 +12,13 @@
  * goes when the device is gone and the last buffer home.
  */
 
-#include <linux/hash.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/preempt.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "cache.h"
+#include "trace.h"
 
 #define UCB_DROPIN_BITS		6
 
@@ -30,13 +30,12 @@ static struct hlist_head *ucb_dropin_bucket(const struct usb_device *udev)
 	return &ucb_dropins[hash_ptr(udev, UCB_DROPIN_BITS)];
 }
 
-/* The caller is inside rcu_read_lock() or holds ucb_dropin_lock. */
-static struct ucb_pool *ucb_dropin_find(struct usb_device *udev)
+/* The caller is inside rcu_read_lock(), or has IRQs off. */
+struct ucb_pool *ucb_dropin_find(const struct usb_device *udev)
 {
 	struct ucb_pool *pool;
 
-	hlist_for_each_entry_rcu(pool, ucb_dropin_bucket(udev), dropin_node,
-				 lockdep_is_held(&ucb_dropin_lock))
+	hlist_for_each_entry_rcu(pool, ucb_dropin_bucket(udev), dropin_node)
 		if (pool->udev == udev)
 			return pool;
 	return NULL;
@@ -50,13 +49,10 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 	/* no allocator in hardirq */
 	if (in_hardirq())
 		return NULL;
-	pool = ucb_pool_new(udev, gfp);
+	pool = ucb_pool_new(udev, true, gfp);
 	if (!pool)
 		return NULL;
 	strscpy(pool->name, "drop-in", sizeof(pool->name));
-	pool->dropin = true;
-	if (READ_ONCE(ucb_debug))
-		pool->flags |= UCB_POOL_DEBUG;
 	/*
 	 * A device marked as gone may have lost its controller. Looked at once
 	 * the pool is listed, so that a later USB_BUS_REMOVE finds it.
@@ -96,28 +92,23 @@ static struct ucb_pool *ucb_dropin_get(struct usb_device *udev, gfp_t gfp)
 	if (pool && !kref_get_unless_zero(&pool->ref))
 		pool = NULL;
 	rcu_read_unlock();
-	return pool ?: ucb_dropin_make(udev, gfp & ~__GFP_ZERO);
+	return pool ?: ucb_dropin_make(udev, gfp);
 }
 
-/* With the class, the bytes of a block of it. */
-static unsigned int ucb_dropin_class(const struct ucb_pool *pool, size_t *size)
+static __always_inline unsigned int ucb_dropin_class(size_t size)
 {
-	unsigned int shift;
+	unsigned int shift = order_base_2(size);
 
-	if (pool->flags & UCB_POOL_DEBUG)
-		*size += UCB_GUARD_BYTES;
-	if (pool->kind == UCB_HCD_LOCALMEM ||
-	    *size > BIT(UCB_CLASS_MAX_SHIFT))
+	if (shift > UCB_CLASS_MAX_SHIFT)
 		return UCB_CLASS_NONE;
-	shift = max_t(unsigned int, order_base_2(*size), UCB_CLASS_MIN_SHIFT);
-	*size = BIT(shift);
-	return shift - UCB_CLASS_MIN_SHIFT;
+	return max_t(unsigned int, shift, UCB_CLASS_MIN_SHIFT) -
+	       UCB_CLASS_MIN_SHIFT;
 }
 
-static struct ucb_buf *ucb_dropin_fresh(struct ucb_pool *pool,
-					unsigned int class, size_t bytes,
-					size_t requested, gfp_t gfp,
-					unsigned long caller)
+/* A block of one buffer, which is handed out. */
+static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
+			     size_t bytes, u32 requested, gfp_t gfp,
+			     unsigned long caller, struct ucb_given *given)
 {
 	struct ucb_block *block;
 	unsigned long flags;
@@ -125,18 +116,92 @@ static struct ucb_buf *ucb_dropin_fresh(struct ucb_pool *pool,
 	atomic_long_inc(&pool->misses);
 	if (in_hardirq() || (IS_ENABLED(CONFIG_PREEMPT_RT) &&
 			     !gfpflags_allow_blocking(gfp)))
-		return NULL;
+		return false;
 	if (!ucb_pool_enter(pool))
-		return NULL;
+		return false;
 	block = ucb_block_new(pool, class, 1, bytes, bytes, gfp);
 	if (block) {
+		struct ucb_buf *buf = &block->bufs[0];
+
+		bool debug = pool->flags & UCB_POOL_DEBUG;
+
+		if (debug)
+			ucb_guard_arm(buf, requested);
+		WRITE_ONCE(buf->requested, requested);
+		ucb_buf_hand_out(buf, debug ? UCB_USE_OUT | UCB_USE_SLOW :
+					      UCB_USE_OUT, caller);
 		raw_spin_lock_irqsave(&pool->lock, flags);
 		pool->nr_bufs++;
 		raw_spin_unlock_irqrestore(&pool->lock, flags);
-		ucb_pool_adopt(pool, block, requested, caller);
+		ucb_depot_add(pool, block, true);
+		given->buf = buf;
+		given->addr = buf->addr;
+		given->dma = buf->dma;
 	}
 	ucb_pool_exit(pool);
-	return block ? &block->bufs[0] : NULL;
+	return block;
+}
+
+static bool ucb_dropin_zeroes(size_t size, gfp_t gfp)
+{
+	return size > 2048 || want_init_on_alloc(gfp);
+}
+
+static noinline void *ucb_dropin_alloc_slow(struct usb_device *udev,
+					    size_t size, gfp_t gfp,
+					    dma_addr_t *dma,
+					    unsigned long caller)
+{
+	bool recycled, debug, ok;
+	struct ucb_given given;
+	struct ucb_pool *pool;
+	unsigned int class;
+	size_t bytes = size;
+
+	if (!udev || !udev->bus || !size || size > U32_MAX - PAGE_SIZE)
+		return NULL;
+	pool = ucb_dropin_get(udev, gfp);
+	if (!pool)
+		return NULL;
+	debug = pool->flags & UCB_POOL_DEBUG;
+	if (debug)
+		bytes += UCB_GUARD_BYTES;
+	class = pool->kind == UCB_HCD_LOCALMEM ? UCB_CLASS_NONE :
+						 ucb_dropin_class(bytes);
+	if (class != UCB_CLASS_NONE)
+		bytes = BIT(class + UCB_CLASS_MIN_SHIFT);
+
+	recycled = ucb_pool_take(pool, class, size, UCB_USE_OUT, caller, &given);
+	ok = recycled || ucb_dropin_fresh(pool, class, bytes, size, gfp, caller,
+					  &given);
+	if (ok) {
+		/* a new buffer is zeroes, or a debug pool's poison */
+		if ((recycled || debug) && ucb_dropin_zeroes(size, gfp))
+			memset(given.addr, 0, size);
+		trace_ucb_alloc(pool->id, size, caller);
+		*dma = given.dma;
+	}
+	ucb_pool_put(pool);
+	return ok ? given.addr : NULL;
+}
+
+/* What the fast path has no room for. */
+static noinline void *ucb_dropin_finish(struct usb_device *udev, void *addr,
+					size_t size, gfp_t gfp,
+					unsigned long caller)
+{
+	struct ucb_pool *pool;
+
+	if (ucb_dropin_zeroes(size, gfp))
+		memset(addr, 0, size);
+	if (trace_ucb_alloc_enabled()) {
+		rcu_read_lock();
+		pool = ucb_dropin_find(udev);
+		if (pool)
+			trace_ucb_alloc(pool->id, size, caller);
+		rcu_read_unlock();
+	}
+	return addr;
 }
 
 /**
@@ -158,81 +223,30 @@ static struct ucb_buf *ucb_dropin_fresh(struct ucb_pool *pool,
 void *ucb_alloc_coherent(struct usb_device *udev, size_t size, gfp_t gfp,
 			 dma_addr_t *dma)
 {
-	size_t bytes = size;
+	struct ucb_buf *buf = NULL;
 	struct ucb_pool *pool;
-	struct ucb_buf *buf;
-	unsigned int class;
-	void *addr = NULL;
+	unsigned long flags;
+	void *addr;
 
-	if (!udev || !udev->bus || !size || size > SIZE_MAX - PAGE_SIZE)
-		return NULL;
-	pool = ucb_dropin_get(udev, gfp);
-	if (!pool)
-		return NULL;
-	class = ucb_dropin_class(pool, &bytes);
-	buf = ucb_pool_take(pool, class, size, _RET_IP_);
-	if (!buf)
-		buf = ucb_dropin_fresh(pool, class, bytes, size, gfp, _RET_IP_);
-	if (buf) {
-		if (size > 2048 || want_init_on_alloc(gfp))
-			memset(buf->addr, 0, size);
-		*dma = buf->dma;
-		addr = buf->addr;
+	local_irq_save(flags);
+	pool = ucb_dropin_find(udev);
+	if (likely(pool && size))
+		buf = ucb_cache_pop(this_cpu_ptr(pool->cache +
+						 ucb_dropin_class(size)));
+	if (unlikely(!buf)) {
+		local_irq_restore(flags);
+		return ucb_dropin_alloc_slow(udev, size, gfp, dma, _RET_IP_);
 	}
-	ucb_pool_put(pool);
+	WRITE_ONCE(buf->requested, size);
+	ucb_buf_hand_out(buf, UCB_USE_OUT, _RET_IP_);
+	addr = buf->addr;
+	*dma = buf->dma;
+	local_irq_restore(flags);
+	if (ucb_dropin_zeroes(size, gfp) || trace_ucb_alloc_enabled())
+		return ucb_dropin_finish(udev, addr, size, gfp, _RET_IP_);
 	return addr;
 }
 EXPORT_SYMBOL_GPL(ucb_alloc_coherent);
-
-/**
- * ucb_free_coherent() - usb_free_coherent(), checked
- * @udev: the device
- * @size: bytes that were asked for
- * @addr: what ucb_alloc_coherent() returned; NULL does nothing
- * @dma: what it stored
- *
- * Whatever is refused is left as it was, and reported once.
- *
- * Context: Any but NMI; locks held and IRQs off are fine.
- * Return: 0; -EINVAL when @size or @dma is not the buffer's; -ENOENT when no
- * buffer of @udev starts at @addr; -EALREADY when it was freed before and not
- * handed out again; -EBUSY while a URB submitted with ucb_submit_urb() is at
- * work on it; -ENODEV when the controller has gone, with nothing touched.
- */
-int ucb_free_coherent(struct usb_device *udev, size_t size, void *addr,
-		      dma_addr_t dma)
-{
-	struct ucb_pool *pool;
-	struct ucb_buf *buf;
-	int ret;
-
-	if (!addr)
-		return 0;
-	if (!udev)
-		return -ENODEV;
-	rcu_read_lock();
-	pool = ucb_dropin_find(udev);
-	buf = ucb_buf_find(addr);
-	if (buf && buf->block->pool == pool) {
-		ret = ucb_buf_check_and_free(buf, &dma, &size, _RET_IP_);
-	} else if (pool) {
-		bool dead = READ_ONCE(pool->dead);
-
-		ret = ucb_refuse(pool, NULL,
-				 dead ? UCB_MISUSE_GONE : UCB_MISUSE_UNKNOWN,
-				 dead ? -ENODEV : -ENOENT, 0, size, _RET_IP_);
-	} else if (udev->state == USB_STATE_NOTATTACHED) {
-		ret = -ENODEV;
-	} else {
-		dev_err_ratelimited(&udev->dev,
-				    "ucb: free of %zu bytes by %pS: the device has no buffers\n",
-				    size, (void *)_RET_IP_);
-		ret = -ENOENT;
-	}
-	rcu_read_unlock();
-	return ret;
-}
-EXPORT_SYMBOL_GPL(ucb_free_coherent);
 
 /* End a pool whose device is gone once nothing of it is out; or any, @all. */
 static struct ucb_pool *ucb_dropin_next(bool all)
@@ -247,8 +261,8 @@ static struct ucb_pool *ucb_dropin_next(bool all)
 			bool end;
 
 			raw_spin_lock(&pool->lock);
-			end = all || (pool->gone && !pool->nr_live) ||
-			      (pool->gone && pool->dead);
+			end = all || (pool->gone &&
+				      (pool->dead || !ucb_cache_live(pool)));
 			raw_spin_unlock(&pool->lock);
 			if (end) {
 				hlist_del_rcu(&pool->dropin_node);

@@ -2,15 +2,17 @@
 /*
  * The checked free, and the reports of what it refuses.
  *
- * A refused free changes nothing. Which of two racing frees wins is decided by
- * one cmpxchg of the buffer's state; only the winner touches the free list.
+ * The fast path makes every check at once, with IRQs off: anything that is not
+ * as it should be goes through ucb_free_checked(), which finds out what, and
+ * says so. A refused free changes nothing. Which of two racing frees wins is
+ * decided by one cmpxchg of the buffer's state; only the winner touches a list.
  */
 
 #include <linux/device.h>
 #include <linux/mm.h>
 #include <linux/ratelimit.h>
 
-#include "internal.h"
+#include "cache.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
@@ -46,56 +48,40 @@ int ucb_refuse(struct ucb_pool *pool, struct ucb_buf *buf,
 	return error;
 }
 
-/* The caller has won the buffer: state 0 is set and it is on no list yet. */
-static int ucb_buf_home(struct ucb_buf *buf)
+/*
+ * Its pool has been reclaimed, or is being. Only a handle can still find the
+ * buffer; if reclaiming has come to it, it left a reference for the handle.
+ */
+static int ucb_free_gone(struct ucb_buf *buf, unsigned long caller)
 {
-	struct ucb_block *block = buf->block;
-	struct ucb_pool *pool = block->pool;
-	bool reap = false, forget;
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	if (pool->dead) {
-		raw_spin_unlock_irqrestore(&pool->lock, flags);
-		return -ENODEV;
-	}
-	pool->nr_live--;
-	if (pool->dropin && (buf->class == UCB_CLASS_NONE ||
-			     pool->idle + block->size > UCB_DROPIN_IDLE_BYTES)) {
-		/* off the pool: from here the worker's alone */
-		list_del_init(&block->node);
-		pool->nr_blocks--;
-		pool->nr_bufs--;
-		reap = true;
-	} else {
-		pool->idle += block->stride;
-		if (pool->flags & UCB_POOL_DEBUG)
-			list_add_tail(&buf->node, &pool->free[buf->class]);
-		else
-			list_add(&buf->node, &pool->free[buf->class]);
-	}
-	forget = pool->dropin && pool->gone && !pool->nr_live;
-	/* under the lock: once it is dropped, reclaiming may run to its end */
-	if (reap)
-		llist_add(&block->reap, &pool->reap);
-	if (reap)
-		queue_work(ucb_wq, &pool->work);
-	if (forget)
-		ucb_dropin_sweep();
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
-	return 0;
-}
-
-int ucb_buf_check_and_free(struct ucb_buf *buf, const dma_addr_t *dma,
-			   const size_t *size, unsigned long caller)
-{
-	struct ucb_pool *pool = buf->block->pool;
-	bool debug = pool->flags & UCB_POOL_DEBUG;
 	int use = atomic_read(&buf->use);
 
+	do {
+		if (use < UCB_USE_OUT && use != UCB_USE_ORPHAN)
+			break;
+		if (use > 0 && (use & UCB_USE_COUNT) > 1)
+			break;
+	} while (!atomic_try_cmpxchg(&buf->use, &use, UCB_USE_HOME));
+	ucb_refuse(buf->block->pool, buf, UCB_MISUSE_GONE, -ENODEV, 0, 0,
+		   caller);
+	if (use == UCB_USE_ORPHAN)
+		ucb_block_put(buf->block);
+	return -ENODEV;
+}
+
+/*
+ * The whole story: who gets here has something to report, or bytes to look at.
+ * The caller is inside rcu_read_lock().
+ */
+int ucb_free_checked(struct ucb_buf *buf, const dma_addr_t *dma,
+		     const size_t *size, unsigned long caller)
+{
+	struct ucb_pool *pool = buf->block->pool;
+	int use = atomic_read(&buf->use);
+	unsigned long flags;
+
 	if (READ_ONCE(pool->dead))
-		return ucb_refuse(pool, buf, UCB_MISUSE_GONE, -ENODEV, 0, 0,
-				  caller);
+		return ucb_free_gone(buf, caller);
 	if (use <= 0)
 		return ucb_refuse(pool, buf, UCB_MISUSE_DOUBLE, -EALREADY, 1,
 				  use, caller);
@@ -105,33 +91,99 @@ int ucb_buf_check_and_free(struct ucb_buf *buf, const dma_addr_t *dma,
 	if (dma && *dma != buf->dma)
 		return ucb_refuse(pool, buf, UCB_MISUSE_DMA, -EINVAL, buf->dma,
 				  *dma, caller);
-
 	/*
-	 * In a debug pool the bytes are looked at before the state changes
-	 * hands, so that a loser of the race never reads a reissued buffer.
+	 * Won first and at home later: while the bytes are looked at or wiped,
+	 * a loser of the race must not take it for a buffer at home.
 	 */
-	use = atomic_cmpxchg(&buf->use, 1, debug ? UCB_QUARANTINED : 0);
-	if (use > 1)
-		return ucb_refuse(pool, buf, UCB_MISUSE_BUSY, -EBUSY, 1, use,
-				  caller);
-	if (use != 1)
-		return ucb_refuse(pool, buf, UCB_MISUSE_DOUBLE, -EALREADY, 1,
-				  use, caller);
-	if (debug) {
-		if (!ucb_guard_intact(buf)) {
-			unsigned long flags;
+	do {
+		if (use <= 0)
+			return ucb_refuse(pool, buf, UCB_MISUSE_DOUBLE,
+					  -EALREADY, 1, use, caller);
+		if ((use & UCB_USE_COUNT) > 1)
+			return ucb_refuse(pool, buf, UCB_MISUSE_BUSY, -EBUSY, 1,
+					  use & UCB_USE_COUNT, caller);
+	} while (!atomic_try_cmpxchg(&buf->use, &use, UCB_USE_QUARANTINED));
 
-			raw_spin_lock_irqsave(&pool->lock, flags);
-			pool->nr_live--;
-			raw_spin_unlock_irqrestore(&pool->lock, flags);
+	trace_ucb_free(pool->id, buf->requested, caller);
+	if (pool->flags & UCB_POOL_DEBUG) {
+		if (!ucb_guard_intact(buf)) {
+			ucb_buf_quarantine(buf);
 			return 0;
 		}
 		ucb_poison(buf);
-		atomic_set_release(&buf->use, 0);
 	} else if (want_init_on_free()) {
 		memset(buf->addr, 0, buf->requested);
 	}
-	return ucb_buf_home(buf);
+	local_irq_save(flags);
+	atomic_set_release(&buf->use, UCB_USE_HOME);
+	if (ucb_cache_put(buf))
+		ucb_cache_overflow(buf->block);
+	local_irq_restore(flags);
+	return 0;
+}
+
+/*
+ * IRQs off; the buffer is the right one. False when there is anything to look
+ * at more closely.
+ */
+static __always_inline bool ucb_free_win(struct ucb_buf *buf, int use)
+{
+	if (want_init_on_free() || trace_ucb_free_enabled())
+		return false;
+	return likely(atomic_try_cmpxchg(&buf->use, &use, UCB_USE_HOME));
+}
+
+/* Out of line, with the flags, so that the fast path needs no stack. */
+static noinline int ucb_free_overflow(struct ucb_block *block,
+				      unsigned long flags)
+{
+	ucb_cache_overflow(block);
+	local_irq_restore(flags);
+	return 0;
+}
+
+/* The end of the fast path: the buffer was won. */
+static __always_inline int ucb_free_home(struct ucb_buf *buf,
+					 unsigned long flags)
+{
+	if (ucb_cache_put(buf))
+		return ucb_free_overflow(buf->block, flags);
+	local_irq_restore(flags);
+	return 0;
+}
+
+static int ucb_pool_free_checked(struct ucb_pool *pool, const size_t *size,
+				 void *addr, dma_addr_t dma,
+				 unsigned long caller)
+{
+	struct ucb_buf *buf;
+	int ret;
+
+	rcu_read_lock();
+	buf = ucb_buf_find(addr);
+	if (buf && buf->block->pool == pool)
+		ret = ucb_free_checked(buf, &dma, size, caller);
+	else if (READ_ONCE(pool->dead))
+		ret = ucb_refuse(pool, NULL, UCB_MISUSE_GONE, -ENODEV, 0, 0,
+				 caller);
+	else
+		ret = ucb_refuse(pool, NULL, UCB_MISUSE_UNKNOWN, -ENOENT, 0, 0,
+				 caller);
+	rcu_read_unlock();
+	return ret;
+}
+
+static noinline int ucb_pool_free_slow(struct ucb_pool *pool, void *addr,
+				       dma_addr_t dma, unsigned long caller)
+{
+	return ucb_pool_free_checked(pool, NULL, addr, dma, caller);
+}
+
+static noinline int ucb_pool_free_sized_slow(struct ucb_pool *pool, size_t size,
+					     void *addr, dma_addr_t dma,
+					     unsigned long caller)
+{
+	return ucb_pool_free_checked(pool, &size, addr, dma, caller);
 }
 
 /**
@@ -153,44 +205,185 @@ int ucb_buf_check_and_free(struct ucb_buf *buf, const dma_addr_t *dma,
 int ucb_pool_free(struct ucb_pool *pool, void *addr, dma_addr_t dma)
 {
 	struct ucb_buf *buf;
+	unsigned long flags;
+
+	local_irq_save(flags);
+	buf = ucb_buf_find(addr);
+	if (unlikely(!buf || buf->block->pool != pool || buf->dma != dma ||
+		     !ucb_free_win(buf, UCB_USE_OUT))) {
+		local_irq_restore(flags);
+		return ucb_pool_free_slow(pool, addr, dma, _RET_IP_);
+	}
+	return ucb_free_home(buf, flags);
+}
+EXPORT_SYMBOL_GPL(ucb_pool_free);
+
+/**
+ * ucb_pool_free_sized() - give a buffer back, and name its size
+ * @pool: the pool it came from
+ * @size: bytes in each buffer of @pool
+ * @addr: what ucb_pool_alloc() returned
+ * @dma: what it stored
+ *
+ * As ucb_pool_free(), for a caller that keeps the size with the buffer, as
+ * usb_free_coherent() has it.
+ *
+ * Context: Any but NMI; locks held and IRQs off are fine.
+ * Return: As ucb_pool_free(), and -EINVAL when @size is not the buffer's.
+ */
+int ucb_pool_free_sized(struct ucb_pool *pool, size_t size, void *addr,
+			dma_addr_t dma)
+{
+	struct ucb_buf *buf;
+	unsigned long flags;
+
+	local_irq_save(flags);
+	buf = ucb_buf_find(addr);
+	if (unlikely(!buf || buf->block->pool != pool || buf->dma != dma ||
+		     buf->requested != size ||
+		     !ucb_free_win(buf, UCB_USE_OUT))) {
+		local_irq_restore(flags);
+		return ucb_pool_free_sized_slow(pool, size, addr, dma,
+						_RET_IP_);
+	}
+	return ucb_free_home(buf, flags);
+}
+EXPORT_SYMBOL_GPL(ucb_pool_free_sized);
+
+static noinline int ucb_buf_free_slow(struct ucb_buf *buf, unsigned long caller)
+{
 	int ret;
 
 	rcu_read_lock();
-	buf = ucb_buf_find(addr);
-	if (buf && buf->block->pool == pool)
-		ret = ucb_buf_check_and_free(buf, &dma, NULL, _RET_IP_);
-	else if (READ_ONCE(pool->dead))
-		ret = ucb_refuse(pool, NULL, UCB_MISUSE_GONE, -ENODEV, 0, 0,
-				 _RET_IP_);
-	else
-		ret = ucb_refuse(pool, NULL, UCB_MISUSE_UNKNOWN, -ENOENT, 0, 0,
-				 _RET_IP_);
+	ret = ucb_free_checked(buf, NULL, NULL, caller);
 	rcu_read_unlock();
 	return ret;
 }
-EXPORT_SYMBOL_GPL(ucb_pool_free);
 
 /**
  * ucb_buf_free() - give a buffer back by its handle
  * @buf: from ucb_buf_alloc()
  *
- * On 0 and on -ENODEV the handle is given up as well.
+ * On 0 and on -ENODEV the handle is given up as well. That a handle was given
+ * up before can only be told as long as its pool keeps the block.
  *
  * Context: Any but NMI; locks held and IRQs off are fine.
  * Return: 0; -EALREADY, -EBUSY or -ENODEV as for ucb_pool_free().
  */
 int ucb_buf_free(struct ucb_buf *buf)
 {
+	unsigned long flags;
+
+	local_irq_save(flags);
+	if (unlikely(!ucb_free_win(buf, UCB_USE_OUT | UCB_USE_HANDLE))) {
+		local_irq_restore(flags);
+		return ucb_buf_free_slow(buf, _RET_IP_);
+	}
+	return ucb_free_home(buf, flags);
+}
+EXPORT_SYMBOL_GPL(ucb_buf_free);
+
+static noinline int ucb_free_coherent_slow(struct usb_device *udev,
+					   size_t size, void *addr,
+					   dma_addr_t dma, unsigned long caller)
+{
+	struct ucb_pool *pool;
+	struct ucb_buf *buf;
 	int ret;
 
+	if (!addr)
+		return 0;
+	if (!udev)
+		return -ENODEV;
 	rcu_read_lock();
-	ret = ucb_buf_check_and_free(buf, NULL, NULL, _RET_IP_);
-	if (!ret || ret == -ENODEV)
-		ucb_buf_put(buf);
+	pool = ucb_dropin_find(udev);
+	buf = ucb_buf_find(addr);
+	if (buf && buf->block->pool == pool) {
+		ret = ucb_free_checked(buf, &dma, &size, caller);
+	} else if (pool) {
+		bool dead = READ_ONCE(pool->dead);
+
+		ret = ucb_refuse(pool, NULL,
+				 dead ? UCB_MISUSE_GONE : UCB_MISUSE_UNKNOWN,
+				 dead ? -ENODEV : -ENOENT, 0, size, caller);
+	} else if (udev->state == USB_STATE_NOTATTACHED) {
+		ret = -ENODEV;
+	} else {
+		dev_err_ratelimited(&udev->dev,
+				    "ucb: free of %zu bytes by %pS: the device has no buffers\n",
+				    size, (void *)caller);
+		ret = -ENOENT;
+	}
 	rcu_read_unlock();
 	return ret;
 }
-EXPORT_SYMBOL_GPL(ucb_buf_free);
+
+/**
+ * ucb_free_coherent() - usb_free_coherent(), checked
+ * @udev: the device
+ * @size: bytes that were asked for
+ * @addr: what ucb_alloc_coherent() returned; NULL does nothing
+ * @dma: what it stored
+ *
+ * Whatever is refused is left as it was, and reported once.
+ *
+ * Context: Any but NMI; locks held and IRQs off are fine.
+ * Return: 0; -EINVAL when @size or @dma is not the buffer's; -ENOENT when no
+ * buffer of @udev starts at @addr; -EALREADY when it was freed before and not
+ * handed out again; -EBUSY while a URB submitted with ucb_submit_urb() is at
+ * work on it; -ENODEV when the controller has gone, with nothing touched.
+ */
+int ucb_free_coherent(struct usb_device *udev, size_t size, void *addr,
+		      dma_addr_t dma)
+{
+	struct ucb_buf *buf;
+	unsigned long flags;
+
+	local_irq_save(flags);
+	buf = ucb_buf_find(addr);
+	if (unlikely(!buf || buf->requested != size || buf->dma != dma ||
+		     buf->block->pool->udev != udev ||
+		     !buf->block->pool->dropin ||
+		     !ucb_free_win(buf, UCB_USE_OUT))) {
+		local_irq_restore(flags);
+		return ucb_free_coherent_slow(udev, size, addr, dma, _RET_IP_);
+	}
+	return ucb_free_home(buf, flags);
+}
+EXPORT_SYMBOL_GPL(ucb_free_coherent);
+
+/*
+ * Mark a buffer as being worked on, and hold its record: @add is 1, with
+ * UCB_USE_URB for a URB. The caller has the buffer, or is inside
+ * rcu_read_lock().
+ */
+int ucb_buf_hold(struct ucb_buf *buf, int add)
+{
+	struct ucb_pool *pool = buf->block->pool;
+	int use = atomic_read(&buf->use);
+
+	do {
+		if (use < UCB_USE_OUT)
+			return -ENOENT;
+		if (add & use & UCB_USE_URB)
+			return -EBUSY;
+	} while (!atomic_try_cmpxchg(&buf->use, &use, use + add));
+	/* the cmpxchg is a full barrier: pairs with the lock around dying */
+	if (READ_ONCE(pool->dying) || READ_ONCE(pool->gone)) {
+		atomic_sub(add, &buf->use);
+		return -ENODEV;
+	}
+	kref_get(&buf->block->ref);
+	return 0;
+}
+
+void ucb_buf_release(struct ucb_buf *buf, int sub)
+{
+	struct ucb_block *block = buf->block;
+
+	atomic_sub(sub, &buf->use);
+	ucb_block_put(block);
+}
 
 /**
  * ucb_buf_busy_get() - mark a buffer as being worked on
@@ -207,20 +400,7 @@ EXPORT_SYMBOL_GPL(ucb_buf_free);
  */
 int ucb_buf_busy_get(struct ucb_buf *buf)
 {
-	struct ucb_pool *pool = buf->block->pool;
-	int use = atomic_read(&buf->use);
-
-	do {
-		if (use < 1)
-			return -ENOENT;
-	} while (!atomic_try_cmpxchg(&buf->use, &use, use + 1));
-	/* the cmpxchg is a full barrier: pairs with the lock around dying */
-	if (READ_ONCE(pool->dying) || READ_ONCE(pool->gone)) {
-		atomic_dec(&buf->use);
-		return -ENODEV;
-	}
-	kref_get(&buf->block->ref);
-	return 0;
+	return ucb_buf_hold(buf, 1);
 }
 EXPORT_SYMBOL_GPL(ucb_buf_busy_get);
 
@@ -232,9 +412,6 @@ EXPORT_SYMBOL_GPL(ucb_buf_busy_get);
  */
 void ucb_buf_busy_put(struct ucb_buf *buf)
 {
-	struct ucb_block *block = buf->block;
-
-	atomic_dec(&buf->use);
-	ucb_block_put(block);
+	ucb_buf_release(buf, 1);
 }
 EXPORT_SYMBOL_GPL(ucb_buf_busy_put);

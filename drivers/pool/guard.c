@@ -21,10 +21,10 @@ static void ucb_guard_dump(struct ucb_buf *buf, const u8 *bad, const u8 *end,
 		       min_t(size_t, end - bad, 64), true);
 }
 
-void ucb_guard_arm(struct ucb_buf *buf)
+void ucb_guard_arm(struct ucb_buf *buf, u32 requested)
 {
-	memset(buf->addr + buf->requested, UCB_GUARD_BYTE,
-	       buf->block->stride - buf->requested);
+	memset(buf->addr + requested, UCB_GUARD_BYTE,
+	       buf->block->stride - requested);
 }
 
 bool ucb_guard_intact(struct ucb_buf *buf)

@@ -46,10 +46,15 @@ static int __init ucb_init(void)
 	ret = ucb_bufs_init();
 	if (ret)
 		goto err_wq;
+	ret = ucb_shrink_init();
+	if (ret)
+		goto err_bufs;
 	ucb_debugfs_init();
 	usb_register_notify(&ucb_usb_nb);
 	return 0;
 
+err_bufs:
+	ucb_bufs_exit();
 err_wq:
 	destroy_workqueue(ucb_wq);
 	return ret;
@@ -59,6 +64,7 @@ static void __exit ucb_exit(void)
 {
 	usb_unregister_notify(&ucb_usb_nb);
 	ucb_dropin_exit();
+	ucb_shrink_exit();
 	/* pools on their way out put themselves on the queue once more */
 	drain_workqueue(ucb_wq);
 	rcu_barrier();

@@ -1,36 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools: creating, handing out, growing, reclaiming.
+ * Pools: creating, resizing, handing out, growing.
  *
- * Normal operation: a buffer is taken from a free list and put back there. A
- * pool that runs empty grows by a block, at once where the caller may sleep,
- * else through its worker.
- *
- * Reclaiming runs once per pool, from ucb_pool_destroy() or when the bus goes,
- * whichever is first; the other waits for it. Order: refuse what is new
- * (dying), wait for calls inside, kill our URBs, revoke clients, refuse alloc
- * and free (dead), wait for readers, give the memory back.
+ * A buffer comes from this CPU's cache, else from the depot (cache.c). A pool
+ * with neither grows by a block, at once where the caller may sleep, else
+ * through its worker. How a pool ends stands in lifetime.c.
  */
 
 #include <linux/mm.h>
-#include <linux/preempt.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/srcu.h>
 #include <linux/usb.h>
 #include <linux/usb/hcd.h>
 
-#include "internal.h"
+#include "cache.h"
+#include "trace.h"
 
 #define UCB_BLOCK_BYTES		(16UL << 10)
 #define UCB_STRIDE_ALIGN	64
 
-static LIST_HEAD(ucb_pools);
-static DEFINE_RAW_SPINLOCK(ucb_pools_lock);
-static atomic_t ucb_next_id;
-
-static LIST_HEAD(ucb_clients);
-static DEFINE_SPINLOCK(ucb_clients_lock);
-DEFINE_STATIC_SRCU(ucb_clients_srcu);
+static unsigned int ucb_next_id;
 
 static enum ucb_hcd_kind ucb_hcd_kind(struct usb_device *udev)
 {
@@ -61,13 +50,23 @@ void ucb_pool_exit(struct ucb_pool *pool)
 		wake_up(&pool->idle_wait);
 }
 
+static void ucb_pool_free_rcu(struct rcu_head *rcu)
+{
+	struct ucb_pool *pool = container_of(rcu, struct ucb_pool, rcu);
+
+	free_percpu(pool->cache);
+	kfree(pool);
+}
+
 static void ucb_pool_release(struct work_struct *work)
 {
 	struct ucb_pool *pool = container_of(work, struct ucb_pool, release);
 
 	cancel_work_sync(&pool->work);
+	irq_work_sync(&pool->wake);
 	usb_put_dev(pool->udev);
-	kfree_rcu(pool, rcu);
+	/* a free that came just before reclaiming may still be inside */
+	call_rcu(&pool->rcu, ucb_pool_free_rcu);
 }
 
 static void ucb_pool_unref(struct kref *ref)
@@ -83,83 +82,45 @@ void ucb_pool_put(struct ucb_pool *pool)
 	kref_put(&pool->ref, ucb_pool_unref);
 }
 
-static struct ucb_buf *ucb_pool_pop(struct ucb_pool *pool, unsigned int class)
-{
-	struct ucb_buf *buf = NULL;
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	if (!pool->dead)
-		buf = list_first_entry_or_null(&pool->free[class],
-					       struct ucb_buf, node);
-	if (buf) {
-		list_del_init(&buf->node);
-		pool->idle -= buf->block->stride;
-		pool->allocs++;
-		pool->high = max(pool->high, ++pool->nr_live);
-	}
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
-	return buf;
-}
-
-/* Hand out: the buffer is on no list, so it is ours until use is 1. */
-static void ucb_buf_hand_out(struct ucb_buf *buf, size_t requested,
-			     unsigned long caller)
-{
-	buf->requested = requested;
-	buf->caller = caller;
-	if (buf->block->pool->flags & UCB_POOL_DEBUG)
-		ucb_guard_arm(buf);
-	atomic_set_release(&buf->use, 1);
-}
-
-struct ucb_buf *ucb_pool_take(struct ucb_pool *pool, unsigned int class,
-			      size_t requested, unsigned long caller)
-{
-	struct ucb_buf *buf;
-
-	while ((buf = ucb_pool_pop(pool, class))) {
-		unsigned long flags;
-
-		if (!(pool->flags & UCB_POOL_DEBUG) || ucb_poison_intact(buf)) {
-			ucb_buf_hand_out(buf, requested, caller);
-			return buf;
-		}
-		atomic_set(&buf->use, UCB_QUARANTINED);
-		raw_spin_lock_irqsave(&pool->lock, flags);
-		pool->nr_live--;
-		raw_spin_unlock_irqrestore(&pool->lock, flags);
-	}
-	return NULL;
-}
-
 /*
- * A new block joins the pool; with @requested, its first buffer goes out at
- * once. The caller is inside ucb_pool_enter(), so reclaiming comes later.
+ * Without the cache: from the depot, and from the other CPUs when that is
+ * empty.
  */
-void ucb_pool_adopt(struct ucb_pool *pool, struct ucb_block *block,
-		    size_t requested, unsigned long caller)
+bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
+		   int use, unsigned long caller, struct ucb_given *given)
 {
-	unsigned int i = 0;
+	bool drained = false;
+	struct ucb_buf *buf;
 	unsigned long flags;
 
-	if (requested)
-		ucb_buf_hand_out(&block->bufs[0], requested, caller);
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	list_add_tail(&block->node, &pool->blocks);
-	pool->nr_blocks++;
-	if (requested) {
-		i = 1;
-		pool->allocs++;
-		pool->high = max(pool->high, ++pool->nr_live);
+	rcu_read_lock();
+	for (;;) {
+		local_irq_save(flags);
+		buf = ucb_depot_get(pool, class);
+		local_irq_restore(flags);
+		if (!buf) {
+			if (drained || !ucb_cache_drain(pool, class))
+				break;
+			drained = true;
+			continue;
+		}
+		if (pool->flags & UCB_POOL_DEBUG) {
+			if (!ucb_poison_intact(buf)) {
+				ucb_buf_quarantine(buf);
+				continue;
+			}
+			ucb_guard_arm(buf, requested);
+			use |= UCB_USE_SLOW;
+		}
+		WRITE_ONCE(buf->requested, requested);
+		ucb_buf_hand_out(buf, use, caller);
+		given->buf = buf;
+		given->addr = buf->addr;
+		given->dma = buf->dma;
+		break;
 	}
-	for (; i < block->nr; i++) {
-		struct ucb_buf *buf = &block->bufs[i];
-
-		list_add_tail(&buf->node, &pool->free[buf->class]);
-		pool->idle += block->stride;
-	}
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	rcu_read_unlock();
+	return buf;
 }
 
 static size_t ucb_pool_stride(const struct ucb_pool *pool)
@@ -193,7 +154,7 @@ static int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp)
 		return -ENODEV;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
-	nr = min(nr, pool->max - pool->nr_bufs);
+	nr = min(nr, pool->max - min(pool->max, pool->nr_bufs));
 	pool->nr_bufs += nr;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	if (!nr) {
@@ -202,7 +163,7 @@ static int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp)
 	}
 	block = ucb_block_new(pool, 0, nr, stride, size, gfp);
 	if (block) {
-		ucb_pool_adopt(pool, block, 0, 0);
+		ucb_depot_add(pool, block, false);
 	} else {
 		raw_spin_lock_irqsave(&pool->lock, flags);
 		pool->nr_bufs -= nr;
@@ -227,45 +188,83 @@ static void ucb_pool_work(struct work_struct *work)
 		ucb_block_release_memory(block);
 	}
 	raw_spin_lock_irqsave(&pool->lock, flags);
-	want = pool->want && list_empty(&pool->free[0]);
+	want = pool->want && list_empty(&pool->depot[0]);
 	pool->want = false;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
-	if (want && !pool->dropin)
+	if (want)
 		ucb_pool_grow(pool, GFP_NOIO | __GFP_NOWARN);
 	if (pool->dropin)
 		ucb_debugfs_add(pool);
 }
 
+/* Ask the worker for a block. */
+static void ucb_pool_want(struct ucb_pool *pool)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	pool->want = !pool->dying;
+	if (pool->want)
+		queue_work(ucb_wq, &pool->work);
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+}
+
 /* Any context: a drop-in pool may be made by its first, atomic, allocation. */
-struct ucb_pool *ucb_pool_new(struct usb_device *udev, gfp_t gfp)
+struct ucb_pool *ucb_pool_new(struct usb_device *udev, bool dropin, gfp_t gfp)
 {
 	struct ucb_pool *pool;
 	unsigned long flags;
 	unsigned int i;
 
+	gfp = UCB_RECORD_GFP(gfp);
 	pool = kzalloc(sizeof(*pool), gfp);
 	if (!pool)
 		return NULL;
+	pool->dropin = dropin;
+	pool->nr_classes = dropin ? UCB_NR_CLASSES : 1;
+	pool->cache = __alloc_percpu_gfp(array_size(pool->nr_classes,
+						    sizeof(struct ucb_cache)),
+					 __alignof__(struct ucb_cache), gfp);
+	if (!pool->cache) {
+		kfree(pool);
+		return NULL;
+	}
 	kref_init(&pool->ref);
 	pool->udev = usb_get_dev(udev);
-	pool->id = atomic_inc_return(&ucb_next_id);
 	pool->max = UINT_MAX;
 	pool->kind = ucb_hcd_kind(udev);
 	raw_spin_lock_init(&pool->lock);
-	for (i = 0; i < ARRAY_SIZE(pool->free); i++)
-		INIT_LIST_HEAD(&pool->free[i]);
+	for (i = 0; i < ARRAY_SIZE(pool->depot); i++)
+		INIT_LIST_HEAD(&pool->depot[i]);
 	INIT_LIST_HEAD(&pool->blocks);
 	init_waitqueue_head(&pool->idle_wait);
+	init_waitqueue_head(&pool->home_wait);
+	init_irq_work(&pool->wake, ucb_wake_waiters);
 	init_usb_anchor(&pool->urbs);
 	init_llist_head(&pool->reap);
 	INIT_WORK(&pool->work, ucb_pool_work);
 	INIT_WORK(&pool->release, ucb_pool_release);
 	init_completion(&pool->reclaimed);
+	if (READ_ONCE(ucb_debug))
+		pool->flags |= UCB_POOL_DEBUG;
+	ucb_cache_set_limits(pool);
 
 	raw_spin_lock_irqsave(&ucb_pools_lock, flags);
+	pool->id = ++ucb_next_id;
 	list_add_tail(&pool->node, &ucb_pools);
 	raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
 	return pool;
+}
+
+static int ucb_pool_check_limits(struct usb_device *udev, unsigned int min,
+				 unsigned int max)
+{
+	if (max && min > max) {
+		dev_err(&udev->dev, "ucb: pool min %u is over max %u\n", min,
+			max);
+		return -EINVAL;
+	}
+	return 0;
 }
 
 static int ucb_pool_check_params(struct usb_device *udev,
@@ -284,12 +283,33 @@ static int ucb_pool_check_params(struct usb_device *udev,
 			params->flags & ~known);
 		return -EINVAL;
 	}
-	if (params->max && params->min > params->max) {
-		dev_err(&udev->dev, "ucb: pool min %u is over max %u\n",
-			params->min, params->max);
-		return -EINVAL;
-	}
-	return 0;
+	return ucb_pool_check_limits(udev, params->min, params->max);
+}
+
+static void ucb_pool_set_limits(struct ucb_pool *pool, unsigned int min,
+				unsigned int max)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	pool->min = min;
+	WRITE_ONCE(pool->max, max);
+	ucb_cache_set_limits(pool);
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+}
+
+static int ucb_pool_fill(struct ucb_pool *pool, unsigned int min)
+{
+	int ret = 0;
+
+	while (!ret && READ_ONCE(pool->nr_bufs) < min)
+		ret = ucb_pool_grow(pool, GFP_KERNEL);
+	if (ret)
+		dev_err(&pool->udev->dev,
+			"ucb: pool %u (%s): min %u not met, %u buffers of %zu bytes allocated: %pe\n",
+			pool->id, pool->name, min, pool->nr_bufs, pool->size,
+			ERR_PTR(ret));
+	return ret;
 }
 
 /**
@@ -314,7 +334,7 @@ struct ucb_pool *ucb_pool_create(struct usb_device *udev,
 	ret = ucb_pool_check_params(udev, params);
 	if (ret)
 		return ERR_PTR(ret);
-	pool = ucb_pool_new(udev, GFP_KERNEL);
+	pool = ucb_pool_new(udev, false, GFP_KERNEL);
 	if (!pool)
 		return ERR_PTR(-ENOMEM);
 	/* looked at once the pool is listed, so that USB_BUS_REMOVE finds it */
@@ -324,162 +344,131 @@ struct ucb_pool *ucb_pool_create(struct usb_device *udev,
 	}
 	strscpy(pool->name, params->name ?: "unnamed", sizeof(pool->name));
 	pool->size = params->size;
-	pool->min = params->min;
-	pool->max = params->max ?: UINT_MAX;
-	pool->flags = params->flags;
-	if (READ_ONCE(ucb_debug))
-		pool->flags |= UCB_POOL_DEBUG;
+	pool->flags |= params->flags;
+	if (pool->flags & UCB_POOL_ZERO)
+		pool->zero = __GFP_ZERO;
+	ucb_pool_set_limits(pool, params->min, params->max ?: UINT_MAX);
 
-	while (pool->nr_bufs < pool->min) {
-		ret = ucb_pool_grow(pool, GFP_KERNEL);
-		if (ret) {
-			dev_err(&udev->dev,
-				"ucb: pool %u (%s): min %u not met, %u buffers of %zu bytes allocated: %pe\n",
-				pool->id, pool->name, pool->min, pool->nr_bufs,
-				pool->size, ERR_PTR(ret));
-			ucb_pool_destroy(pool);
-			return ERR_PTR(ret);
-		}
+	ret = ucb_pool_fill(pool, pool->min);
+	if (ret) {
+		ucb_pool_destroy(pool);
+		return ERR_PTR(ret);
 	}
 	ucb_debugfs_add(pool);
 	return pool;
 }
 EXPORT_SYMBOL_GPL(ucb_pool_create);
 
-static void ucb_pool_revoke(struct ucb_pool *pool)
-{
-	struct ucb_client *client;
-	int idx;
-
-	idx = srcu_read_lock(&ucb_clients_srcu);
-	list_for_each_entry_srcu(client, &ucb_clients, node,
-				 srcu_read_lock_held(&ucb_clients_srcu))
-		client->revoke(client, pool);
-	srcu_read_unlock(&ucb_clients_srcu, idx);
-}
-
-/* True when something is still at work on a buffer: its memory must stay. */
-static bool ucb_block_report(struct ucb_block *block)
-{
-	struct ucb_pool *pool = block->pool;
-	bool busy = false;
-	unsigned int i;
-
-	for (i = 0; i < block->nr; i++) {
-		struct ucb_buf *buf = &block->bufs[i];
-		int use = atomic_read(&buf->use);
-
-		if (use < 1)
-			continue;
-		dev_warn_ratelimited(&pool->udev->dev,
-				     "ucb: pool %u (%s): %zu bytes allocated by %pS %s\n",
-				     pool->id, pool->name, buf->requested,
-				     (void *)buf->caller,
-				     use > 1 ? "still in use, leaked" :
-					       "not freed, reclaimed");
-		busy |= use > 1;
-	}
-	return busy;
-}
-
-void ucb_pool_reclaim(struct ucb_pool *pool)
-{
-	struct ucb_block *block, *next;
-	unsigned long flags;
-	LIST_HEAD(blocks);
-	unsigned int i;
-
-	if (atomic_inc_return(&pool->reclaimers) > 1) {
-		wait_for_completion(&pool->reclaimed);
-		return;
-	}
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	pool->dying = true;
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
-	wait_event(pool->idle_wait, !atomic_read(&pool->users));
-	usb_kill_anchored_urbs(&pool->urbs);
-	ucb_pool_revoke(pool);
-
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	pool->dead = true;
-	list_splice_init(&pool->blocks, &blocks);
-	for (i = 0; i < ARRAY_SIZE(pool->free); i++)
-		INIT_LIST_HEAD(&pool->free[i]);
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
-	synchronize_rcu();
-	/* blocks that were freed before dead was set; none is added now */
-	flush_work(&pool->work);
-
-	list_for_each_entry_safe(block, next, &blocks, node) {
-		list_del_init(&block->node);
-		ucb_block_hide(block);
-		/* never give back what a device may still write to */
-		if (ucb_block_report(block))
-			continue;
-		ucb_block_release_memory(block);
-	}
-	complete_all(&pool->reclaimed);
-}
-
-/* Any context: the end of a pool that owns nothing, or nothing any more. */
-void ucb_pool_drop(struct ucb_pool *pool)
-{
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&ucb_pools_lock, flags);
-	list_del(&pool->node);
-	raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
-	ucb_pool_put(pool);
-}
-
 /**
- * ucb_pool_destroy() - end a pool
- * @pool: the pool, or NULL
+ * ucb_pool_resize() - change a pool's limits
+ * @pool: the pool
+ * @min: buffers allocated up front and kept
+ * @max: most buffers the pool may own; 0 for no limit
  *
- * For disconnect(). Kills the URBs submitted with ucb_submit_urb() and waits
- * for their completions, revokes registrations, reports and reclaims what the
- * driver kept.
+ * The counterpart of mempool_resize(). The @min buffers are there when it
+ * returns. A pool that owns more than @max gives idle blocks back and makes no
+ * new ones; what the driver has stays with it. Calls must not overlap.
  *
  * Context: Process; may sleep.
+ * Return: 0; -EINVAL when @min is over @max; -ENOMEM when @min cannot be met;
+ * -ENODEV when the pool is going. On an error the limits are what they were.
  */
-void ucb_pool_destroy(struct ucb_pool *pool)
+int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max)
 {
-	if (!pool)
-		return;
-	ucb_pool_reclaim(pool);
-	ucb_debugfs_remove(pool);
-	ucb_pool_drop(pool);
-}
-EXPORT_SYMBOL_GPL(ucb_pool_destroy);
-
-static struct ucb_buf *ucb_pool_get(struct ucb_pool *pool, gfp_t gfp,
-				    unsigned long caller)
-{
-	struct ucb_buf *buf;
+	unsigned int old_min = pool->min, old_max = pool->max;
 	unsigned long flags;
 	int ret;
 
-	while (!(buf = ucb_pool_take(pool, 0, pool->size, caller))) {
+	ret = ucb_pool_check_limits(pool->udev, min, max);
+	if (ret)
+		return ret;
+	ucb_pool_set_limits(pool, min, max ?: UINT_MAX);
+	ret = ucb_pool_fill(pool, min);
+	if (ret)
+		ucb_pool_set_limits(pool, old_min, old_max);
+
+	/* those that only the higher max allowed, or that the lower does not */
+	ucb_cache_drain(pool, 0);
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	if (pool->nr_bufs > pool->max)
+		ucb_depot_trim(pool, pool->max, ULONG_MAX);
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(ucb_pool_resize);
+
+/* After a miss: grow, or have the worker do it. */
+static noinline bool ucb_pool_get_slow(struct ucb_pool *pool, gfp_t gfp,
+				       int use, unsigned long caller,
+				       struct ucb_given *given)
+{
+	int ret;
+
+	while (!ucb_pool_take(pool, 0, pool->size, use, caller, given)) {
 		atomic_long_inc(&pool->misses);
 		if (!gfpflags_allow_blocking(gfp)) {
-			raw_spin_lock_irqsave(&pool->lock, flags);
-			pool->want = !pool->dying;
-			if (pool->want)
-				queue_work(ucb_wq, &pool->work);
-			raw_spin_unlock_irqrestore(&pool->lock, flags);
-			return NULL;
+			ucb_pool_want(pool);
+			return false;
 		}
 		ret = ucb_pool_grow(pool, gfp);
-		if (ret == -ENOSPC)
+		if (ret == -ENOSPC && !(gfp & __GFP_NOWARN))
 			dev_warn_ratelimited(&pool->udev->dev,
 					     "ucb: pool %u (%s): all %u buffers (max) are out\n",
 					     pool->id, pool->name, pool->max);
 		if (ret)
-			return NULL;
+			return false;
 	}
-	if ((pool->flags & UCB_POOL_ZERO) || want_init_on_alloc(gfp))
-		memset(buf->addr, 0, buf->requested);
-	return buf;
+	return true;
+}
+
+static __always_inline bool ucb_pool_zeroes(const struct ucb_pool *pool,
+					    gfp_t gfp)
+{
+	return want_init_on_alloc(gfp | pool->zero);
+}
+
+/* What the fast path has no room for. */
+static noinline void *ucb_pool_finish(struct ucb_pool *pool, void *addr,
+				      gfp_t gfp, unsigned long caller)
+{
+	if (ucb_pool_zeroes(pool, gfp))
+		memset(addr, 0, pool->size);
+	trace_ucb_alloc(pool->id, pool->size, caller);
+	return addr;
+}
+
+static noinline void *ucb_pool_alloc_slow(struct ucb_pool *pool, gfp_t gfp,
+					  dma_addr_t *dma, unsigned long caller)
+{
+	struct ucb_given given;
+
+	if (!ucb_pool_get_slow(pool, gfp, UCB_USE_OUT, caller, &given))
+		return NULL;
+	*dma = given.dma;
+	return ucb_pool_finish(pool, given.addr, gfp, caller);
+}
+
+static __always_inline void *ucb_pool_get(struct ucb_pool *pool, gfp_t gfp,
+					  dma_addr_t *dma, unsigned long caller)
+{
+	struct ucb_buf *buf;
+	unsigned long flags;
+	void *addr;
+
+	local_irq_save(flags);
+	buf = ucb_cache_pop(this_cpu_ptr(pool->cache));
+	if (unlikely(!buf)) {
+		local_irq_restore(flags);
+		return ucb_pool_alloc_slow(pool, gfp, dma, caller);
+	}
+	ucb_buf_hand_out(buf, UCB_USE_OUT, caller);
+	/* read with IRQs off: reclaiming may free the record */
+	addr = buf->addr;
+	*dma = buf->dma;
+	local_irq_restore(flags);
+	if (ucb_pool_zeroes(pool, gfp) || trace_ucb_alloc_enabled())
+		return ucb_pool_finish(pool, addr, gfp, caller);
+	return addr;
 }
 
 /**
@@ -499,12 +488,7 @@ static struct ucb_buf *ucb_pool_get(struct ucb_pool *pool, gfp_t gfp,
  */
 void *ucb_pool_alloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma)
 {
-	struct ucb_buf *buf = ucb_pool_get(pool, gfp, _RET_IP_);
-
-	if (!buf)
-		return NULL;
-	*dma = buf->dma;
-	return buf->addr;
+	return ucb_pool_get(pool, gfp, dma, _RET_IP_);
 }
 EXPORT_SYMBOL_GPL(ucb_pool_alloc);
 
@@ -521,14 +505,29 @@ EXPORT_SYMBOL_GPL(ucb_pool_alloc);
  */
 void *ucb_pool_zalloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma)
 {
-	struct ucb_buf *buf = ucb_pool_get(pool, gfp | __GFP_ZERO, _RET_IP_);
-
-	if (!buf)
-		return NULL;
-	*dma = buf->dma;
-	return buf->addr;
+	return ucb_pool_get(pool, gfp | __GFP_ZERO, dma, _RET_IP_);
 }
 EXPORT_SYMBOL_GPL(ucb_pool_zalloc);
+
+static noinline struct ucb_buf *ucb_buf_finish(struct ucb_pool *pool,
+					       struct ucb_buf *buf, gfp_t gfp,
+					       unsigned long caller)
+{
+	ucb_pool_finish(pool, buf->addr, gfp, caller);
+	return buf;
+}
+
+static noinline struct ucb_buf *ucb_buf_alloc_slow(struct ucb_pool *pool,
+						   gfp_t gfp,
+						   unsigned long caller)
+{
+	struct ucb_given given;
+
+	if (!ucb_pool_get_slow(pool, gfp, UCB_USE_OUT | UCB_USE_HANDLE, caller,
+			       &given))
+		return NULL;
+	return ucb_buf_finish(pool, given.buf, gfp, caller);
+}
 
 /**
  * ucb_buf_alloc() - take a buffer by handle
@@ -541,98 +540,75 @@ EXPORT_SYMBOL_GPL(ucb_pool_zalloc);
  */
 struct ucb_buf *ucb_buf_alloc(struct ucb_pool *pool, gfp_t gfp)
 {
-	struct ucb_buf *buf = ucb_pool_get(pool, gfp, _RET_IP_);
+	struct ucb_buf *buf;
+	unsigned long flags;
 
-	if (buf)
-		kref_get(&buf->block->ref);
+	local_irq_save(flags);
+	buf = ucb_cache_pop(this_cpu_ptr(pool->cache));
+	if (unlikely(!buf)) {
+		local_irq_restore(flags);
+		return ucb_buf_alloc_slow(pool, gfp, _RET_IP_);
+	}
+	ucb_buf_hand_out(buf, UCB_USE_OUT | UCB_USE_HANDLE, _RET_IP_);
+	local_irq_restore(flags);
+	if (ucb_pool_zeroes(pool, gfp) || trace_ucb_alloc_enabled())
+		return ucb_buf_finish(pool, buf, gfp, _RET_IP_);
 	return buf;
 }
 EXPORT_SYMBOL_GPL(ucb_buf_alloc);
 
-/**
- * ucb_client_register() - be told when buffers must be given up
- * @client: the client; its revoke may be called from here on
- *
- * Context: Process.
- * Return: 0.
+/*
+ * While somebody waits, no buffer stays in a cache. A CPU that puts one there
+ * reads its limit after that; a waiter looks into the caches after it has set
+ * the limits. Both are full barriers (cmpxchg, xchg): one sees the other.
  */
-int ucb_client_register(struct ucb_client *client)
+static void ucb_pool_add_waiters(struct ucb_pool *pool, int add)
 {
-	spin_lock(&ucb_clients_lock);
-	list_add_tail_rcu(&client->node, &ucb_clients);
-	spin_unlock(&ucb_clients_lock);
-	return 0;
-}
-EXPORT_SYMBOL_GPL(ucb_client_register);
-
-/**
- * ucb_client_unregister() - no longer be told
- * @client: the client; no revoke runs when this returns
- *
- * Context: Process; may sleep. Not from revoke.
- */
-void ucb_client_unregister(struct ucb_client *client)
-{
-	spin_lock(&ucb_clients_lock);
-	list_del_rcu(&client->node);
-	spin_unlock(&ucb_clients_lock);
-	synchronize_srcu(&ucb_clients_srcu);
-}
-EXPORT_SYMBOL_GPL(ucb_client_unregister);
-
-/* The controller goes: nothing may be left in its allocators. */
-void ucb_pools_bus_gone(struct usb_bus *bus)
-{
-	struct ucb_pool *pool, *found;
 	unsigned long flags;
 
-	do {
-		found = NULL;
-		raw_spin_lock_irqsave(&ucb_pools_lock, flags);
-		list_for_each_entry(pool, &ucb_pools, node) {
-			if (pool->udev->bus == bus &&
-			    !completion_done(&pool->reclaimed) &&
-			    kref_get_unless_zero(&pool->ref)) {
-				found = pool;
-				break;
-			}
-		}
-		raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
-		if (found) {
-			ucb_pool_reclaim(found);
-			ucb_pool_put(found);
-		}
-	} while (found);
-	ucb_dropin_sweep();
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	WRITE_ONCE(pool->waiters, pool->waiters + add);
+	ucb_cache_set_limits(pool);
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
 }
 
-/* The device goes, or comes back: its controller and memory stay. */
-void ucb_pools_device_gone(struct usb_device *udev, bool gone)
+/**
+ * ucb_buf_alloc_wait() - take a buffer by handle, wait for one if need be
+ * @pool: the pool
+ * @gfp: as for ucb_pool_alloc(); the caller can sleep
+ * @timeout: longest wait, in jiffies; MAX_SCHEDULE_TIMEOUT for no limit
+ *
+ * For a producer that is to go no faster than its buffers come back. Those who
+ * wait are all woken when one does.
+ *
+ * Context: Process; may sleep.
+ * Return: The buffer, to be given back with ucb_buf_free(); or ERR_PTR of
+ * -ETIMEDOUT, -ERESTARTSYS when a signal came, -ENODEV when the pool is going.
+ */
+struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
+				   unsigned long timeout)
 {
-	struct ucb_pool *pool, *found;
-	unsigned long flags;
+	const int use = UCB_USE_OUT | UCB_USE_HANDLE;
+	struct ucb_given given;
+	bool got = false;
+	long ret;
 
-	do {
-		found = NULL;
-		raw_spin_lock_irqsave(&ucb_pools_lock, flags);
-		list_for_each_entry(pool, &ucb_pools, node) {
-			if (pool->udev != udev || pool->gone_revoked == gone)
-				continue;
-			raw_spin_lock(&pool->lock);
-			pool->gone = gone;
-			pool->gone_revoked = gone;
-			raw_spin_unlock(&pool->lock);
-			if (gone && kref_get_unless_zero(&pool->ref)) {
-				found = pool;
-				break;
-			}
-		}
-		raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
-		if (found) {
-			ucb_pool_revoke(found);
-			ucb_pool_put(found);
-		}
-	} while (found);
-	if (gone)
-		ucb_dropin_sweep();
+	might_sleep();
+	if (ucb_pool_get_slow(pool, gfp | __GFP_NOWARN, use, _RET_IP_, &given))
+		goto out;
+	if (!ucb_pool_enter(pool))
+		return ERR_PTR(-ENODEV);
+	ucb_pool_add_waiters(pool, 1);
+	ret = wait_event_interruptible_timeout(pool->home_wait,
+					       (got = ucb_pool_take(pool, 0, pool->size, use,
+								    _RET_IP_, &given)) ||
+					       READ_ONCE(pool->dying),
+					       timeout);
+	ucb_pool_add_waiters(pool, -1);
+	ucb_pool_exit(pool);
+	if (!got)
+		return ERR_PTR(ret > 0 ? -ENODEV : ret ?: -ETIMEDOUT);
+out:
+	return ucb_buf_finish(pool, given.buf, gfp, _RET_IP_);
 }
+EXPORT_SYMBOL_GPL(ucb_buf_alloc_wait);

@@ -7,6 +7,31 @@
 
 #include <linux/tracepoint.h>
 
+DECLARE_EVENT_CLASS(ucb_moved,
+	TP_PROTO(unsigned int pool, size_t size, unsigned long caller),
+	TP_ARGS(pool, size, caller),
+	TP_STRUCT__entry(
+		__field(unsigned int, pool)
+		__field(size_t, size)
+		__field(unsigned long, caller)
+	),
+	TP_fast_assign(
+		__entry->pool = pool;
+		__entry->size = size;
+		__entry->caller = caller;
+	),
+	TP_printk("pool=%u size=%zu caller=%pS", __entry->pool, __entry->size,
+		  (void *)__entry->caller)
+);
+
+DEFINE_EVENT(ucb_moved, ucb_alloc,
+	TP_PROTO(unsigned int pool, size_t size, unsigned long caller),
+	TP_ARGS(pool, size, caller));
+
+DEFINE_EVENT(ucb_moved, ucb_free,
+	TP_PROTO(unsigned int pool, size_t size, unsigned long caller),
+	TP_ARGS(pool, size, caller));
+
 TRACE_EVENT(ucb_misuse,
 	TP_PROTO(unsigned int pool, const char *what, int error,
 		 unsigned long caller),

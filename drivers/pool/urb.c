@@ -31,23 +31,25 @@ int ucb_urb_attach(struct urb *urb, struct ucb_buf *buf, size_t length)
 }
 EXPORT_SYMBOL_GPL(ucb_urb_attach);
 
-static void ucb_urb_restore(struct urb *urb, struct ucb_buf *buf)
-{
-	urb->complete = buf->complete;
-	urb->context = buf->context;
-	WRITE_ONCE(buf->urb, NULL);
-}
-
 /*
  * The buffer is the driver's again before its handler runs, so that the
  * handler can free it or submit it once more.
  */
 static void ucb_urb_complete(struct urb *urb)
 {
-	struct ucb_buf *buf = urb->context;
+	struct ucb_buf *buf;
 
-	ucb_urb_restore(urb, buf);
-	ucb_buf_busy_put(buf);
+	/* its memory cannot have been reclaimed: this URB is waited for first */
+	rcu_read_lock();
+	buf = ucb_buf_find(urb->transfer_buffer);
+	rcu_read_unlock();
+	if (!buf || !(atomic_read(&buf->use) & UCB_USE_URB)) {
+		dev_err_ratelimited(&urb->dev->dev,
+				    "ucb: transfer_buffer was changed in flight: no completion for that URB\n");
+		return;
+	}
+	urb->complete = READ_ONCE(buf->complete);
+	ucb_buf_release(buf, UCB_USE_URB + 1);
 	urb->complete(urb);
 }
 
@@ -67,7 +69,7 @@ static bool ucb_urb_matches(const struct urb *urb, const struct ucb_buf *buf)
  * @gfp: as for usb_submit_urb()
  *
  * Until the completion handler runs, freeing the buffer gives -EBUSY. The
- * URB's complete and context belong to the pool meanwhile.
+ * URB's complete and transfer_buffer belong to the pool meanwhile.
  *
  * Context: As usb_submit_urb().
  * Return: 0; -EINVAL when the URB's fields do not match its buffer; -ENOENT
@@ -85,7 +87,7 @@ int ucb_submit_urb(struct urb *urb, gfp_t gfp)
 		return -EINVAL;
 	rcu_read_lock();
 	buf = ucb_buf_find(urb->transfer_buffer);
-	ret = buf ? ucb_buf_busy_get(buf) : -ENOENT;
+	ret = buf ? ucb_buf_hold(buf, UCB_USE_URB + 1) : -ENOENT;
 	rcu_read_unlock();
 	if (ret)
 		return ret;
@@ -99,28 +101,18 @@ int ucb_submit_urb(struct urb *urb, gfp_t gfp)
 		ret = -ENODEV;
 		goto err_put;
 	}
-	if (cmpxchg(&buf->urb, NULL, urb)) {
-		ret = -EBUSY;
-		goto err_exit;
-	}
-	buf->complete = urb->complete;
-	buf->context = urb->context;
+	WRITE_ONCE(buf->complete, urb->complete);
 	urb->complete = ucb_urb_complete;
-	urb->context = buf;
 	usb_anchor_urb(urb, &pool->urbs);
 	ret = usb_submit_urb(urb, gfp);
 	if (ret) {
 		usb_unanchor_urb(urb);
-		ucb_urb_restore(urb, buf);
-		goto err_exit;
+		urb->complete = READ_ONCE(buf->complete);
 	}
 	ucb_pool_exit(pool);
-	return 0;
-
-err_exit:
-	ucb_pool_exit(pool);
 err_put:
-	ucb_buf_busy_put(buf);
+	if (ret)
+		ucb_buf_release(buf, UCB_USE_URB + 1);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(ucb_submit_urb);

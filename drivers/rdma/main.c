@@ -10,10 +10,7 @@ static int __init ucb_rdma_init(void)
 {
 	int err;
 
-	err = ucb_client_register(&ucb_pool_client);
-	if (err)
-		return err;
-
+	ucb_client_register(&ucb_pool_client);
 	err = ib_register_client(&ucb_ib_client);
 	if (err)
 		ucb_client_unregister(&ucb_pool_client);

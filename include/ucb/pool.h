@@ -50,12 +50,17 @@ struct ucb_pool_params {
 struct ucb_pool *ucb_pool_create(struct usb_device *udev,
 				 const struct ucb_pool_params *params);
 void ucb_pool_destroy(struct ucb_pool *pool);
+int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max);
 void *ucb_pool_alloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma);
 void *ucb_pool_zalloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma);
 int ucb_pool_free(struct ucb_pool *pool, void *addr, dma_addr_t dma);
+int ucb_pool_free_sized(struct ucb_pool *pool, size_t size, void *addr,
+			dma_addr_t dma);
 
 /* handles */
 struct ucb_buf *ucb_buf_alloc(struct ucb_pool *pool, gfp_t gfp);
+struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
+				   unsigned long timeout);
 int ucb_buf_free(struct ucb_buf *buf);
 struct ucb_buf *ucb_buf_get(struct ucb_pool *pool, const void *addr);
 void ucb_buf_put(struct ucb_buf *buf);
@@ -86,7 +91,7 @@ struct ucb_client {
 	struct list_head node;
 };
 
-int ucb_client_register(struct ucb_client *client);
+void ucb_client_register(struct ucb_client *client);
 void ucb_client_unregister(struct ucb_client *client);
 int ucb_buf_busy_get(struct ucb_buf *buf);
 void ucb_buf_busy_put(struct ucb_buf *buf);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory pressure: idle blocks above a pool's min go back, through its worker.
+ * A lock that is taken is left alone: reclaim may run in the middle of anything.
+ */
+
+#include <linux/shrinker.h>
+
+#include "internal.h"
+
+static struct shrinker *ucb_shrinker;
+
+/* pool->lock is held. */
+static unsigned long ucb_pool_idle_pages(const struct ucb_pool *pool)
+{
+	if (pool->dead || pool->nr_bufs <= pool->min)
+		return 0;
+	return pool->idle >> PAGE_SHIFT;
+}
+
+/* What the depots have; what is in the CPUs' caches comes on top. */
+static unsigned long ucb_shrink_count(struct shrinker *shrinker,
+				      struct shrink_control *sc)
+{
+	unsigned long pages = 0, flags;
+	struct ucb_pool *pool;
+
+	if (!raw_spin_trylock_irqsave(&ucb_pools_lock, flags))
+		return 0;
+	list_for_each_entry(pool, &ucb_pools, node) {
+		if (!raw_spin_trylock(&pool->lock))
+			continue;
+		pages += ucb_pool_idle_pages(pool);
+		raw_spin_unlock(&pool->lock);
+	}
+	raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
+	return pages ?: SHRINK_EMPTY;
+}
+
+/* A pool to trim next, with a reference: each once, as @after tells. */
+static struct ucb_pool *ucb_shrink_next(unsigned int after)
+{
+	struct ucb_pool *pool, *found = NULL;
+	unsigned long flags;
+
+	if (!raw_spin_trylock_irqsave(&ucb_pools_lock, flags))
+		return NULL;
+	/* they are listed in the order of their ids */
+	list_for_each_entry(pool, &ucb_pools, node) {
+		if (pool->id > after && kref_get_unless_zero(&pool->ref)) {
+			found = pool;
+			break;
+		}
+	}
+	raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
+	return found;
+}
+
+static unsigned long ucb_shrink_scan(struct shrinker *shrinker,
+				     struct shrink_control *sc)
+{
+	unsigned long done = 0, flags;
+	struct ucb_pool *pool;
+	unsigned int class;
+	unsigned int id = 0;
+
+	while (done < sc->nr_to_scan && (pool = ucb_shrink_next(id))) {
+		id = pool->id;
+		for (class = 0; class < pool->nr_classes; class++)
+			ucb_cache_drain(pool, class);
+		if (raw_spin_trylock_irqsave(&pool->lock, flags)) {
+			done += ucb_depot_trim(pool, pool->min,
+					       sc->nr_to_scan - done);
+			raw_spin_unlock_irqrestore(&pool->lock, flags);
+		}
+		ucb_pool_put(pool);
+	}
+	return done ?: SHRINK_STOP;
+}
+
+int __init ucb_shrink_init(void)
+{
+	ucb_shrinker = shrinker_alloc(0, "ucb");
+	if (!ucb_shrinker)
+		return -ENOMEM;
+	ucb_shrinker->count_objects = ucb_shrink_count;
+	ucb_shrinker->scan_objects = ucb_shrink_scan;
+	shrinker_register(ucb_shrinker);
+	return 0;
+}
+
+void ucb_shrink_exit(void)
+{
+	shrinker_free(ucb_shrinker);
+}
