@@ -301,23 +301,54 @@ void ucb_buf_quarantine(struct ucb_buf *buf)
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 }
 
+/* Buffers of one class in the CPUs' caches. pool->lock is held. */
+static unsigned int ucb_cache_nr(struct ucb_pool *pool, unsigned int class)
+{
+	long nr = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct ucb_cache *cache = per_cpu_ptr(pool->cache + class, cpu);
+
+		nr += READ_ONCE(cache->nr) - cache->taken;
+	}
+	/* below 0 when a CPU was read in the middle of something */
+	return max(nr, 0);
+}
+
+/* pool->lock is held. */
+unsigned int ucb_cache_total(struct ucb_pool *pool)
+{
+	unsigned int class, nr = 0;
+
+	for (class = 0; class < pool->nr_classes; class++)
+		nr += ucb_cache_nr(pool, class);
+	return nr;
+}
+
+/* pool->lock is held. */
+size_t ucb_cache_bytes(struct ucb_pool *pool)
+{
+	unsigned int class;
+	size_t bytes = 0;
+
+	if (!pool->dropin)
+		return ucb_cache_nr(pool, 0) * pool->size;
+	for (class = 0; class < UCB_CLASS_NONE; class++)
+		bytes += (size_t)ucb_cache_nr(pool, class) <<
+			 (class + UCB_CLASS_MIN_SHIFT);
+	return bytes;
+}
+
 /*
  * Buffers that the driver has; exact while nothing is allocated or freed.
  * pool->lock is held.
  */
 unsigned int ucb_cache_live(struct ucb_pool *pool)
 {
-	unsigned int live = pool->nr_out - pool->nr_bad;
-	unsigned int class;
-	int cpu;
+	unsigned int home = pool->nr_bad + ucb_cache_total(pool);
 
-	for_each_possible_cpu(cpu) {
-		struct ucb_cache *cache = per_cpu_ptr(pool->cache, cpu);
-
-		for (class = 0; class < pool->nr_classes; class++)
-			live -= READ_ONCE(cache[class].nr) - cache[class].taken;
-	}
-	return live;
+	return pool->nr_out - min(pool->nr_out, home);
 }
 
 void ucb_wake_waiters(struct irq_work *work)

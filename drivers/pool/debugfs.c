@@ -21,34 +21,52 @@ static const char * const ucb_kind_names[] = {
 	[UCB_HCD_LOCALMEM] = "local memory",
 };
 
+/**
+ * ucb_pool_get_stats() - what a pool has and did
+ * @pool: the pool
+ * @stats: filled in
+ *
+ * The counts of buffers are exact while none is handed out or freed, and near
+ * that otherwise.
+ *
+ * Context: Any but NMI.
+ */
+void ucb_pool_get_stats(struct ucb_pool *pool, struct ucb_pool_stats *stats)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	stats->blocks = pool->nr_blocks;
+	stats->buffers = pool->nr_bufs;
+	stats->live = ucb_cache_live(pool);
+	stats->quarantined = pool->nr_bad;
+	stats->cached = ucb_cache_total(pool);
+	stats->high = pool->high;
+	stats->idle_bytes = pool->idle;
+	stats->depot_locks = pool->depot_locks;
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	stats->core_allocs = atomic_long_read(&pool->core_allocs);
+	stats->core_frees = atomic_long_read(&pool->core_frees);
+	stats->misses = atomic_long_read(&pool->misses);
+}
+EXPORT_SYMBOL_GPL(ucb_pool_get_stats);
+
 static int stats_show(struct seq_file *m, void *unused)
 {
 	struct ucb_pool *pool = m->private;
-	unsigned int blocks, bufs, live, cached, high, min, max, i;
-	unsigned long flags;
-	u64 depot_locks;
-	size_t idle;
+	struct ucb_pool_stats stats;
+	unsigned int i;
 
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	blocks = pool->nr_blocks;
-	bufs = pool->nr_bufs;
-	min = pool->min;
-	max = pool->max;
-	live = ucb_cache_live(pool);
-	cached = pool->nr_out - pool->nr_bad - live;
-	high = pool->high;
-	idle = pool->idle;
-	depot_locks = pool->depot_locks;
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
-
+	ucb_pool_get_stats(pool, &stats);
 	seq_printf(m, "name %s\nsize %zu\nmin %u\nmax %u\n", pool->name,
-		   pool->size, min, max);
-	seq_printf(m, "blocks %u\nbuffers %u\nlive %u\ncached %u\nhigh %u\nidle_bytes %zu\ndepot_locks %llu\n",
-		   blocks, bufs, live, cached, high, idle, depot_locks);
-	seq_printf(m, "core_allocs %ld\ncore_frees %ld\nmisses %ld\n",
-		   atomic_long_read(&pool->core_allocs),
-		   atomic_long_read(&pool->core_frees),
-		   atomic_long_read(&pool->misses));
+		   pool->size, READ_ONCE(pool->min), READ_ONCE(pool->max));
+	seq_printf(m, "blocks %u\nbuffers %u\nlive %u\ncached %u\nquarantined %u\nhigh %u\n",
+		   stats.blocks, stats.buffers, stats.live, stats.cached,
+		   stats.quarantined, stats.high);
+	seq_printf(m, "idle_bytes %zu\ndepot_locks %llu\n", stats.idle_bytes,
+		   stats.depot_locks);
+	seq_printf(m, "core_allocs %lu\ncore_frees %lu\nmisses %lu\n",
+		   stats.core_allocs, stats.core_frees, stats.misses);
 	for (i = 0; i < UCB_NR_MISUSES; i++)
 		seq_printf(m, "refused %ld: %s\n",
 			   atomic_long_read(&pool->misuse[i]),

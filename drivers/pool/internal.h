@@ -317,6 +317,8 @@ void ucb_cache_overflow(struct ucb_block *block);
 bool ucb_cache_drain(struct ucb_pool *pool, unsigned int class);
 void ucb_cache_set_limits(struct ucb_pool *pool);
 void ucb_buf_quarantine(struct ucb_buf *buf);
+unsigned int ucb_cache_total(struct ucb_pool *pool);
+size_t ucb_cache_bytes(struct ucb_pool *pool);
 unsigned int ucb_cache_live(struct ucb_pool *pool);
 void ucb_wake_waiters(struct irq_work *work);
 

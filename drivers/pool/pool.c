@@ -534,6 +534,9 @@ static noinline struct ucb_buf *ucb_buf_alloc_slow(struct ucb_pool *pool,
  * @pool: the pool
  * @gfp: as for ucb_pool_alloc()
  *
+ * The handle stays good until the buffer is freed, by handle or by address, even
+ * when the pool is destroyed before.
+ *
  * Context: Any but NMI, as @gfp says.
  * Return: The buffer, to be given back with ucb_buf_free(); or NULL as
  * ucb_pool_alloc().

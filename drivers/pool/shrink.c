@@ -10,15 +10,14 @@
 
 static struct shrinker *ucb_shrinker;
 
-/* pool->lock is held. */
-static unsigned long ucb_pool_idle_pages(const struct ucb_pool *pool)
+/* What is at home, in the depot or in a CPU's cache. pool->lock is held. */
+static unsigned long ucb_pool_idle_pages(struct ucb_pool *pool)
 {
 	if (pool->dead || pool->nr_bufs <= pool->min)
 		return 0;
-	return pool->idle >> PAGE_SHIFT;
+	return (pool->idle + ucb_cache_bytes(pool)) >> PAGE_SHIFT;
 }
 
-/* What the depots have; what is in the CPUs' caches comes on top. */
 static unsigned long ucb_shrink_count(struct shrinker *shrinker,
 				      struct shrink_control *sc)
 {

@@ -47,9 +47,38 @@ struct ucb_pool_params {
 	unsigned int flags;
 };
 
+/**
+ * struct ucb_pool_stats - what a pool has and did
+ * @blocks: usb_alloc_coherent() allocations owned
+ * @buffers: buffers in those, and in those being allocated
+ * @live: buffers that the driver has
+ * @cached: buffers in the CPUs' caches
+ * @quarantined: buffers never to be handed out again
+ * @high: most buffers outside the depot so far: @live and @cached
+ * @idle_bytes: bytes in the depot
+ * @depot_locks: times that the depot's lock was taken to move buffers
+ * @core_allocs: calls of usb_alloc_coherent()
+ * @core_frees: calls of usb_free_coherent()
+ * @misses: allocations that found no buffer
+ */
+struct ucb_pool_stats {
+	unsigned int blocks;
+	unsigned int buffers;
+	unsigned int live;
+	unsigned int cached;
+	unsigned int quarantined;
+	unsigned int high;
+	size_t idle_bytes;
+	u64 depot_locks;
+	unsigned long core_allocs;
+	unsigned long core_frees;
+	unsigned long misses;
+};
+
 struct ucb_pool *ucb_pool_create(struct usb_device *udev,
 				 const struct ucb_pool_params *params);
 void ucb_pool_destroy(struct ucb_pool *pool);
+void ucb_pool_get_stats(struct ucb_pool *pool, struct ucb_pool_stats *stats);
 int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max);
 void *ucb_pool_alloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma);
 void *ucb_pool_zalloc(struct ucb_pool *pool, gfp_t gfp, dma_addr_t *dma);
