@@ -9,33 +9,16 @@
 
 #include <ucb/pool.h>
 
-#include "fake_hcd.h"
+#include "kept.h"
 
-KUNIT_ARRAY_PARAM(kind, fake_params, fake_param_desc);
-
-static struct fake_hcd *kind_hcd(struct kunit *test)
-{
-	const struct fake_param *param = test->param_value;
-
-	return fake_hcd_get(test, param->kind);
-}
-
-static void pool_destroy(void *pool)
-{
-	ucb_pool_destroy(pool);
-}
-
-static struct ucb_pool *pool_get(struct kunit *test, struct fake_hcd *fake,
-				 size_t size, unsigned int flags)
+static struct ucb_pool *checks_pool(struct kunit *test, struct fake_hcd *fake,
+				    size_t size, unsigned int flags)
 {
 	const struct ucb_pool_params params = {
 		.name = "checks", .size = size, .max = 8, .flags = flags,
 	};
-	struct ucb_pool *pool = ucb_pool_create(fake->udev, &params);
 
-	KUNIT_ASSERT_FALSE(test, IS_ERR(pool));
-	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, pool_destroy, pool));
-	return pool;
+	return pool_get(test, fake->udev, &params);
 }
 
 /* C5: sizes on either side of the USB core's own boundaries. */
@@ -64,7 +47,7 @@ static void check_size(struct kunit *test)
 static void check_dma(struct kunit *test)
 {
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = pool_get(test, fake, 1024, 0);
+	struct ucb_pool *pool = checks_pool(test, fake, 1024, 0);
 	dma_addr_t dma;
 	void *addr;
 
@@ -83,8 +66,8 @@ static void check_dma(struct kunit *test)
 static void check_unknown(struct kunit *test)
 {
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = pool_get(test, fake, 256, 0);
-	struct ucb_pool *other = pool_get(test, fake, 256, 0);
+	struct ucb_pool *pool = checks_pool(test, fake, 256, 0);
+	struct ucb_pool *other = checks_pool(test, fake, 256, 0);
 	dma_addr_t dma;
 	int on_stack;
 	void *addr;
@@ -122,7 +105,7 @@ static void check_double(struct kunit *test)
 {
 	static const size_t sizes[] = { 64, 2048, 2049, 65536 };
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = pool_get(test, fake, 640, 0);
+	struct ucb_pool *pool = checks_pool(test, fake, 640, 0);
 	dma_addr_t dma;
 	void *addr;
 	int i;
@@ -145,7 +128,7 @@ static void check_double(struct kunit *test)
 static void check_busy(struct kunit *test)
 {
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = pool_get(test, fake, 4096, 0);
+	struct ucb_pool *pool = checks_pool(test, fake, 4096, 0);
 	struct ucb_buf *buf = ucb_buf_alloc(pool, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, buf);
@@ -168,9 +151,9 @@ static void check_gone(struct kunit *test)
 	dma_addr_t dma, dma2;
 	void *addr, *addr2;
 
-	if (fake->kind == REAL_DUMMY || fake->kind == REAL_XHCI)
+	if (fake_is_real(fake->kind))
 		return;	/* not ours to remove */
-	pool = pool_get(test, fake, 3000, 0);
+	pool = checks_pool(test, fake, 3000, 0);
 	addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
 	addr2 = ucb_alloc_coherent(fake->udev, 3000, GFP_KERNEL, &dma2);
 	KUNIT_ASSERT_NOT_NULL(test, addr);
@@ -182,11 +165,39 @@ static void check_gone(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, ucb_alloc_coherent(fake->udev, 3000, GFP_KERNEL, &dma));
 }
 
+/*
+ * C10: freed 5 s after the unplug. With the controller gone nothing is touched;
+ * while it is there, a free is a free.
+ */
+static void check_free_after_unplug(struct kunit *test)
+{
+	const struct fake_param *param = test->param_value;
+	struct kept *k;
+	int want;
+
+	if (param->kind >= ARRAY_SIZE(kept))
+		return;	/* cannot be pulled from here */
+	k = &kept[param->kind];
+	want = fake_is_real(param->kind) ? 0 : -ENODEV;
+	while (time_before(jiffies, k->unplugged + 5 * HZ))
+		schedule_timeout_uninterruptible(k->unplugged + 5 * HZ - jiffies);
+	if (!want) {
+		memset(k->addr, 0x3d, KEPT_SIZE);
+		memset(k->dropin, 0x3d, KEPT_SIZE);
+	}
+	KUNIT_EXPECT_EQ(test, want, ucb_pool_free(k->pool, k->addr, k->dma));
+	KUNIT_EXPECT_EQ(test, want, ucb_free_coherent(k->fake->udev, KEPT_SIZE, k->dropin,
+						      k->dropin_dma));
+	/* at the end of disconnect(), or by a close that comes later */
+	ucb_pool_destroy(k->pool);
+	k->pool = NULL;
+}
+
 /* Debug pools: a byte past the end, and a byte after free, are both caught. */
 static void check_debug(struct kunit *test)
 {
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = pool_get(test, fake, 100, UCB_POOL_DEBUG);
+	struct ucb_pool *pool = checks_pool(test, fake, 100, UCB_POOL_DEBUG);
 	dma_addr_t dma, dma2;
 	u8 *over, *after, *addr;
 	int i;
@@ -262,7 +273,7 @@ static void check_double_race(struct kunit *test)
 	int i, bad = 0;
 
 	KUNIT_ASSERT_NOT_NULL(test, race);
-	race->pool = pool_get(test, fake, 256, 0);
+	race->pool = checks_pool(test, fake, 256, 0);
 	task = kthread_run(race_thread, race, "ucb_race");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
 	for (i = 1; i <= RACES && !bad; i++) {
@@ -292,12 +303,15 @@ static struct kunit_case checks_cases[] = {
 	KUNIT_CASE_PARAM(check_busy, kind_gen_params),
 	KUNIT_CASE_PARAM(check_gone, kind_gen_params),
 	KUNIT_CASE_PARAM(check_debug, kind_gen_params),
-	KUNIT_CASE(check_double_race),
+	KUNIT_CASE_SLOW(check_double_race),
+	KUNIT_CASE_PARAM(check_free_after_unplug, kind_gen_params),
 	{}
 };
 
 static struct kunit_suite checks_suite = {
 	.name = "ucb_checks",
+	.suite_init = kept_take,
+	.suite_exit = kept_end,
 	.test_cases = checks_cases,
 };
 

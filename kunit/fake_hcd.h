@@ -20,8 +20,14 @@
 #include <linux/usb.h>
 #include <linux/usb/hcd.h>
 #include <linux/usb/ch11.h>
+#include <ucb/pool.h>
 
 enum fake_kind { FAKE_DMA, FAKE_PIO, FAKE_LOCALMEM, REAL_DUMMY, REAL_XHCI };
+
+static inline bool fake_is_real(enum fake_kind kind)
+{
+	return kind == REAL_DUMMY || kind == REAL_XHCI;
+}
 
 #define FAKE_LOCAL_BYTES	SZ_1M
 #define FAKE_LOCAL_DMA		0x40000000UL
@@ -135,76 +141,109 @@ static int fake_find_real(struct usb_device *udev, void *data)
 
 static int fake_local_memory(struct fake_hcd *fake)
 {
-	int ret;
-
 	fake->local = kzalloc(FAKE_LOCAL_BYTES, GFP_KERNEL);
 	fake->hcd->localmem_pool = gen_pool_create(8, NUMA_NO_NODE);
 	if (!fake->local || !fake->hcd->localmem_pool)
 		return -ENOMEM;
-	ret = gen_pool_add_virt(fake->hcd->localmem_pool,
-				(unsigned long)fake->local, FAKE_LOCAL_DMA,
-				FAKE_LOCAL_BYTES, NUMA_NO_NODE);
+	return gen_pool_add_virt(fake->hcd->localmem_pool,
+				 (unsigned long)fake->local, FAKE_LOCAL_DMA,
+				 FAKE_LOCAL_BYTES, NUMA_NO_NODE);
+}
+
+static void fake_hcd_free(void *data)
+{
+	struct fake_hcd *fake = data;
+	struct gen_pool *local = NULL;
+
+	if (fake->hcd) {
+		local = fake->hcd->localmem_pool;
+		if (fake->udev)
+			fake_hcd_remove(fake);
+	}
+	usb_put_dev(fake->udev);
+	usb_put_hcd(fake->hcd);
+	if (local)
+		gen_pool_destroy(local);
+	kfree(fake->local);
+	if (!IS_ERR_OR_NULL(fake->pdev))
+		platform_device_unregister(fake->pdev);
+	kfree(fake);
+}
+
+static int fake_hcd_start(struct fake_hcd *fake)
+{
+	const struct hc_driver *driver = &fake_pio_driver;
+	struct device *dev;
+	int ret;
+
+	if (fake->kind == FAKE_DMA)
+		driver = &fake_dma_driver;
+	fake->pdev = platform_device_register_simple("ucb_fake_hcd",
+						     PLATFORM_DEVID_AUTO, NULL,
+						     0);
+	if (IS_ERR(fake->pdev))
+		return PTR_ERR(fake->pdev);
+	dev = &fake->pdev->dev;
+	ret = dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(64));
+	if (ret)
+		return ret;
+	fake->hcd = usb_create_hcd(driver, dev, "ucb_fake_hcd");
+	if (!fake->hcd)
+		return -ENOMEM;
+	if (fake->kind == FAKE_LOCALMEM) {
+		ret = fake_local_memory(fake);
+		if (ret)
+			return ret;
+	}
+	ret = usb_add_hcd(fake->hcd, 0, 0);
+	if (!ret)
+		fake->udev = usb_get_dev(fake->hcd->self.root_hub);
 	return ret;
 }
 
-static void fake_hcd_exit(void *data)
+/*
+ * A controller of @kind, for longer than a case; to be given to
+ * fake_hcd_free(). Of a real one, a device on it is found.
+ */
+static struct fake_hcd *fake_hcd_make(enum fake_kind kind)
 {
-	struct fake_hcd *fake = data;
+	struct fake_hcd *fake = kzalloc(sizeof(*fake), GFP_KERNEL);
+	int ret = 0;
 
-	if (!fake->pdev) {
-		usb_put_dev(fake->udev);
-		return;
+	if (!fake)
+		return ERR_PTR(-ENOMEM);
+	fake->kind = kind;
+	if (fake_is_real(kind)) {
+		usb_for_each_dev(fake, fake_find_real);
+		if (!fake->udev)
+			ret = -ENODEV;
+	} else {
+		ret = fake_hcd_start(fake);
 	}
-	if (fake->hcd) {
-		struct gen_pool *local = fake->hcd->localmem_pool;
-
-		if (fake->udev)
-			fake_hcd_remove(fake);
-		usb_put_dev(fake->udev);
-		usb_put_hcd(fake->hcd);
-		if (local)
-			gen_pool_destroy(local);
-	}
-	kfree(fake->local);
-	platform_device_unregister(fake->pdev);
+	if (!ret)
+		return fake;
+	fake_hcd_free(fake);
+	return ERR_PTR(ret);
 }
 
 /* The controller of @kind for this test; gone at its end. */
 static struct fake_hcd *fake_hcd_get(struct kunit *test, enum fake_kind kind)
 {
-	struct fake_hcd *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+	struct fake_hcd *fake = fake_hcd_make(kind);
 
-	KUNIT_ASSERT_NOT_NULL(test, fake);
-	fake->kind = kind;
-	if (kind == REAL_DUMMY || kind == REAL_XHCI) {
-		usb_for_each_dev(fake, fake_find_real);
-		KUNIT_ASSERT_NOT_NULL_MSG(test, fake->udev,
-					  "the guest has no such device");
-		KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, fake_hcd_exit, fake));
-		return fake;
-	}
-	fake->pdev = platform_device_register_simple("ucb_fake_hcd",
-						     PLATFORM_DEVID_AUTO, NULL,
-						     0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(fake->pdev));
-	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, fake_hcd_exit, fake));
-	KUNIT_ASSERT_EQ(test, 0, dma_coerce_mask_and_coherent(&fake->pdev->dev,
-							      DMA_BIT_MASK(64)));
-	fake->hcd = usb_create_hcd(kind == FAKE_DMA ? &fake_dma_driver :
-						      &fake_pio_driver,
-				   &fake->pdev->dev, "ucb_fake_hcd");
-	KUNIT_ASSERT_NOT_NULL(test, fake->hcd);
-	if (kind == FAKE_LOCALMEM)
-		KUNIT_ASSERT_EQ(test, 0, fake_local_memory(fake));
-	KUNIT_ASSERT_EQ(test, 0, usb_add_hcd(fake->hcd, 0, 0));
-	fake->udev = usb_get_dev(fake->hcd->self.root_hub);
+	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(fake), "%s: %ld",
+			       fake_is_real(kind) ? "the guest has no such device" :
+						    "no fake controller",
+			       PTR_ERR(fake));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, fake_hcd_free, fake));
 	return fake;
 }
 
+/* KUNIT_CASE_PARAM(case, kind_gen_params): the case on each kind */
 static const struct fake_param {
 	const char *name;
 	enum fake_kind kind;
-} fake_params[] __maybe_unused = {
+} fake_params[] = {
 	{ "fake DMA", FAKE_DMA },
 	{ "fake PIO", FAKE_PIO },
 	{ "fake local memory", FAKE_LOCALMEM },
@@ -215,6 +254,32 @@ static const struct fake_param {
 static inline void fake_param_desc(const struct fake_param *param, char *desc)
 {
 	strscpy(desc, param->name, KUNIT_PARAM_DESC_SIZE);
+}
+
+__maybe_unused KUNIT_ARRAY_PARAM(kind, fake_params, fake_param_desc);
+
+/* the controller of a case with such a parameter */
+static inline struct fake_hcd *kind_hcd(struct kunit *test)
+{
+	const struct fake_param *param = test->param_value;
+
+	return fake_hcd_get(test, param->kind);
+}
+
+static inline void pool_destroy(void *pool)
+{
+	ucb_pool_destroy(pool);
+}
+
+/* A pool for this test, destroyed at its end, before its controller. */
+static inline struct ucb_pool *pool_get(struct kunit *test, struct usb_device *udev,
+					const struct ucb_pool_params *params)
+{
+	struct ucb_pool *pool = ucb_pool_create(udev, params);
+
+	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(pool), "pool: %ld", PTR_ERR(pool));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, pool_destroy, pool));
+	return pool;
 }
 
 #endif /* _UCB_FAKE_HCD_H */

@@ -12,33 +12,16 @@
 
 #include "fake_hcd.h"
 
-KUNIT_ARRAY_PARAM(kind, fake_params, fake_param_desc);
-
-static struct fake_hcd *kind_hcd(struct kunit *test)
-{
-	const struct fake_param *param = test->param_value;
-
-	return fake_hcd_get(test, param->kind);
-}
-
-static void pool_destroy(void *pool)
-{
-	ucb_pool_destroy(pool);
-}
-
-static struct ucb_pool *pool_get(struct kunit *test, struct fake_hcd *fake,
-				 size_t size, unsigned int min,
-				 unsigned int max, unsigned int flags)
+static struct ucb_pool *limits_pool(struct kunit *test, struct fake_hcd *fake,
+				    size_t size, unsigned int min,
+				    unsigned int max, unsigned int flags)
 {
 	const struct ucb_pool_params params = {
 		.name = "kunit", .size = size, .min = min, .max = max,
 		.flags = flags,
 	};
-	struct ucb_pool *pool = ucb_pool_create(fake->udev, &params);
 
-	KUNIT_ASSERT_FALSE(test, IS_ERR(pool));
-	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, pool_destroy, pool));
-	return pool;
+	return pool_get(test, fake->udev, &params);
 }
 
 #define MANY 24
@@ -53,7 +36,7 @@ static void pool_alloc_free(struct kunit *test)
 	int s, i, round;
 
 	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
-		struct ucb_pool *pool = pool_get(test, fake, sizes[s], 2, MANY, 0);
+		struct ucb_pool *pool = limits_pool(test, fake, sizes[s], 2, MANY, 0);
 
 		for (round = 0; round < 3; round++) {
 			for (i = 0; i < MANY; i++) {
@@ -87,7 +70,7 @@ static void pool_limits(struct kunit *test)
 	params.flags = BIT(30);
 	KUNIT_EXPECT_EQ(test, -EINVAL, PTR_ERR(ucb_pool_create(fake->udev, &params)));
 
-	pool = pool_get(test, fake, 700, 1, 5, 0);
+	pool = limits_pool(test, fake, 700, 1, 5, 0);
 	for (i = 0; i < 5; i++) {
 		addr[i] = ucb_pool_alloc(pool, GFP_KERNEL, &dma[i]);
 		KUNIT_ASSERT_NOT_NULL(test, addr[i]);
@@ -104,8 +87,8 @@ static void pool_limits(struct kunit *test)
 static void pool_zero(struct kunit *test)
 {
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *keep = pool_get(test, fake, 300, 1, 1, 0);
-	struct ucb_pool *zero = pool_get(test, fake, 300, 1, 1, UCB_POOL_ZERO);
+	struct ucb_pool *keep = limits_pool(test, fake, 300, 1, 1, 0);
+	struct ucb_pool *zero = limits_pool(test, fake, 300, 1, 1, UCB_POOL_ZERO);
 	dma_addr_t dma;
 	u8 *addr;
 
@@ -204,7 +187,7 @@ static void pool_contexts(struct kunit *test)
 static void pool_atomic_miss(struct kunit *test)
 {
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = pool_get(test, fake, 4096, 0, 4, 0);
+	struct ucb_pool *pool = limits_pool(test, fake, 4096, 0, 4, 0);
 	unsigned long end = jiffies + 10 * HZ;
 	dma_addr_t dma;
 	void *addr;
@@ -259,12 +242,77 @@ static void pool_dropin_alignment(struct kunit *test)
 	}
 }
 
+struct odd {
+	void *addr;
+	dma_addr_t dma;
+	size_t size;
+};
+
+#define ODD_MAX		(FAKE_LOCAL_BYTES >> 8)
+
+static bool local_all_home(struct fake_hcd *fake)
+{
+	struct gen_pool *local = fake->hcd->localmem_pool;
+
+	return gen_pool_avail(local) == gen_pool_size(local);
+}
+
+static void free_odd(void *odd)
+{
+	kvfree(odd);
+}
+
+/* C13: odd sizes from local memory, to the last byte; then all of it is back. */
+static void pool_local_exhausted(struct kunit *test)
+{
+	static const size_t sizes[] = { 100001, 65537, 10007, 4097, 2049, 2047, 513, 33, 3, 1 };
+	struct fake_hcd *fake = fake_hcd_get(test, FAKE_LOCALMEM);
+	struct odd *odd = kvcalloc(ODD_MAX, sizeof(*odd), GFP_KERNEL);
+	unsigned long end;
+	dma_addr_t dma;
+	unsigned int s, i, step, nr = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, odd);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, free_odd, odd));
+	for (s = 0; s < ARRAY_SIZE(sizes); s++) {
+		while (nr < ODD_MAX) {
+			struct odd *o = &odd[nr];
+
+			o->size = sizes[s];
+			o->addr = ucb_alloc_coherent(fake->udev, o->size, GFP_KERNEL, &o->dma);
+			if (!o->addr)
+				break;
+			KUNIT_ASSERT_EQ(test, o->dma - FAKE_LOCAL_DMA, o->addr - fake->local);
+			KUNIT_ASSERT_NULL(test, memchr_inv(o->addr, 0, o->size));
+			memset(o->addr, nr % 251 + 1, o->size);
+			nr++;
+		}
+	}
+	kunit_info(test, "%u allocations", nr);
+	KUNIT_EXPECT_LT(test, gen_pool_avail(fake->hcd->localmem_pool), 256);
+	KUNIT_EXPECT_NULL(test, ucb_alloc_coherent(fake->udev, 1, GFP_ATOMIC, &dma));
+	for (step = 0; step < 3; step++) {
+		for (i = step; i < nr; i += 3) {
+			struct odd *o = &odd[i];
+
+			KUNIT_EXPECT_NULL(test, memchr_inv(o->addr, i % 251 + 1, o->size));
+			KUNIT_ASSERT_EQ(test, 0, ucb_free_coherent(fake->udev, o->size, o->addr,
+								   o->dma));
+		}
+	}
+	/* given back by the worker */
+	end = jiffies + 10 * HZ;
+	while (!local_all_home(fake) && time_before(jiffies, end))
+		cond_resched();
+	KUNIT_EXPECT_TRUE(test, local_all_home(fake));
+}
+
 /* Keys are for page-granular memory with pages: elsewhere refused by name. */
 static void pool_sgtable(struct kunit *test)
 {
 	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *plain = pool_get(test, fake, 5000, 0, 0, 0);
-	struct ucb_pool *pool = pool_get(test, fake, 5000, 0, 0, UCB_POOL_RDMA);
+	struct ucb_pool *plain = limits_pool(test, fake, 5000, 0, 0, 0);
+	struct ucb_pool *pool = limits_pool(test, fake, 5000, 0, 0, UCB_POOL_RDMA);
 	struct ucb_buf *buf = ucb_buf_alloc(pool, GFP_KERNEL);
 	struct ucb_buf *no = ucb_buf_alloc(plain, GFP_KERNEL);
 	struct sg_page_iter iter;
@@ -320,6 +368,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE_PARAM(pool_atomic_miss, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_dropin_zero, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_dropin_alignment, kind_gen_params),
+	KUNIT_CASE(pool_local_exhausted),
 	KUNIT_CASE_PARAM(pool_sgtable, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_destroy_reclaims, kind_gen_params),
 	{}

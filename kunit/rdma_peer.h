@@ -26,6 +26,7 @@ struct peer {
 	struct ib_cq *cq;
 	struct ib_qp *far;
 	struct ib_qp *near;
+	int gid_index;
 	struct ib_cqe cqe;
 	struct completion done;
 	enum ib_wc_status status;
@@ -42,35 +43,53 @@ static inline void peer_done(struct ib_cq *cq, struct ib_wc *wc)
 	complete(&peer->done);
 }
 
-static inline int peer_to_rts(struct peer *peer, struct ib_qp *qp,
-			      struct ib_qp *other)
+/*
+ * An address of port 1: IPv4 if there is one, for link-local ones settle late.
+ * Return: its index, or an errno.
+ */
+static inline int peer_find_gid(struct ib_device *ibdev)
 {
-	const struct ib_gid_attr *gid = NULL;
+	const struct ib_gid_attr *gid;
+	struct ib_port_attr port;
+	int found = -EADDRNOTAVAIL;
+	bool v4 = false;
+	int err;
+	int i;
+
+	err = ib_query_port(ibdev, 1, &port);
+	if (err)
+		return err;
+	for (i = 0; i < port.gid_tbl_len && !v4; i++) {
+		gid = rdma_get_gid_attr(ibdev, 1, i);
+		if (IS_ERR(gid))
+			continue;
+		v4 = ipv6_addr_v4mapped((struct in6_addr *)gid->gid.raw);
+		if (v4 || found < 0)
+			found = i;
+		rdma_put_gid_attr(gid);
+	}
+	return found;
+}
+
+/* Bring an RC queue pair from RESET to RTS, connected to @dest on its own port. */
+static inline int peer_qp_to_rts(struct ib_qp *qp, u32 dest, int gid_index)
+{
+	const struct ib_gid_attr *gid;
 	struct ib_qp_attr attr = {};
 	struct ib_port_attr port;
 	union ib_gid dgid;
 	int err;
-	int i;
 
-	err = ib_query_port(peer->ibdev, 1, &port);
+	err = ib_query_port(qp->device, 1, &port);
 	if (err)
 		return err;
-
-	/* an IPv4 address if there is one: link-local ones settle late */
-	for (i = port.gid_tbl_len - 1; i >= 0; i--) {
-		gid = rdma_get_gid_attr(peer->ibdev, 1, i);
-		if (IS_ERR(gid))
-			continue;
-		if (!i || ipv6_addr_v4mapped((struct in6_addr *)gid->gid.raw))
-			break;
-		rdma_put_gid_attr(gid);
-	}
-	if (IS_ERR_OR_NULL(gid))
-		return -EADDRNOTAVAIL;
+	gid = rdma_get_gid_attr(qp->device, 1, gid_index);
+	if (IS_ERR(gid))
+		return PTR_ERR(gid);
 	dgid = gid->gid;
-	attr.ah_attr.type = rdma_ah_find_type(peer->ibdev, 1);
+	attr.ah_attr.type = rdma_ah_find_type(qp->device, 1);
 	rdma_ah_set_port_num(&attr.ah_attr, 1);
-	rdma_ah_set_grh(&attr.ah_attr, &dgid, 0, i, 64, 0);
+	rdma_ah_set_grh(&attr.ah_attr, &dgid, 0, gid_index, 64, 0);
 	err = rdma_read_gid_l2_fields(gid, NULL, attr.ah_attr.roce.dmac);
 	rdma_put_gid_attr(gid);
 	if (err)
@@ -86,8 +105,8 @@ static inline int peer_to_rts(struct peer *peer, struct ib_qp *qp,
 
 	attr.qp_state = IB_QPS_RTR;
 	attr.path_mtu = port.active_mtu;
-	attr.dest_qp_num = other->qp_num;
-	attr.rq_psn = other->qp_num & 0xffffff;
+	attr.dest_qp_num = dest;
+	attr.rq_psn = dest & 0xffffff;
 	attr.max_dest_rd_atomic = 4;
 	attr.min_rnr_timer = 12;
 	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
@@ -146,8 +165,10 @@ static inline int peer_connect(struct peer *peer)
 		return PTR_ERR(qp);
 	peer->near = qp;
 
-	err = peer_to_rts(peer, peer->near, peer->far);
-	return err ? err : peer_to_rts(peer, peer->far, peer->near);
+	err = peer_qp_to_rts(peer->near, peer->far->qp_num, peer->gid_index);
+	if (err)
+		return err;
+	return peer_qp_to_rts(peer->far, peer->near->qp_num, peer->gid_index);
 }
 
 static inline void peer_destroy(void *data)
@@ -178,6 +199,8 @@ static inline struct peer *peer_create(struct kunit *test,
 	peer->ibdev = ibdev;
 	peer->near_pd = near_pd;
 	peer->size = size;
+	peer->gid_index = peer_find_gid(ibdev);
+	KUNIT_ASSERT_GE(test, peer->gid_index, 0);
 	peer->cqe.done = peer_done;
 	init_completion(&peer->done);
 

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the suites of the bridge share: the RDMA devices that the guest has, a
+ * trust domain on the first, and a pool on a USB device of the controller that
+ * the case names. What is missing fails the case.
+ */
+#ifndef _UCB_KUNIT_MR_FIXTURE_H
+#define _UCB_KUNIT_MR_FIXTURE_H
+
+#include <linux/module.h>
+#include <ucb/rdma.h>
+
+#include "fake_hcd.h"
+#include "rdma_peer.h"
+
+#define RD	IB_ACCESS_REMOTE_READ
+#define WR	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE)
+#define OK	IB_WC_SUCCESS
+#define REFUSED	IB_WC_REM_ACCESS_ERR
+
+/* The device under test isolates (rxe); a second one is there to be removed. */
+static struct ib_device *rxe;
+static struct ib_device *spare;
+
+static int find_add(struct ib_device *ibdev)
+{
+	if (!strstarts(dev_name(&ibdev->dev), "rxe"))
+		return 0;
+	if (!rxe)
+		rxe = ibdev;
+	else if (!spare)
+		spare = ibdev;
+	return 0;
+}
+
+static void find_remove(struct ib_device *ibdev, void *data)
+{
+	if (rxe == ibdev)
+		rxe = NULL;
+	if (spare == ibdev)
+		spare = NULL;
+}
+
+static struct ib_client find_client = {
+	.name = "ucb_kunit",
+	.add = find_add,
+	.remove = find_remove,
+};
+
+/* .suite_init and .suite_exit */
+static inline int find_rdma(struct kunit_suite *suite)
+{
+	return ib_register_client(&find_client);
+}
+
+static inline void find_rdma_end(struct kunit_suite *suite)
+{
+	ib_unregister_client(&find_client);
+}
+
+static const struct fake_param controllers[] = {
+	{ "PIO: dummy_hcd", REAL_DUMMY },
+	{ "DMA: qemu-xhci", REAL_XHCI },
+};
+
+KUNIT_ARRAY_PARAM(controller, controllers, fake_param_desc);
+
+struct fixture {
+	struct usb_device *udev;
+	struct ucb_pd *pd;
+	struct ucb_pool *pool;
+};
+
+/* An action, so that it runs after those of the case: its peers use the PD. */
+static inline void put_fixture(void *data)
+{
+	struct fixture *f = data;
+
+	ucb_pool_destroy(f->pool);
+	f->pool = NULL;
+	if (!IS_ERR_OR_NULL(f->pd))
+		ucb_pd_put(f->pd);
+}
+
+/* .init */
+static inline int make_fixture(struct kunit *test)
+{
+	const struct fake_param *param = test->param_value ?: &controllers[0];
+	struct ib_port_attr port;
+	struct fixture *f;
+
+	KUNIT_ASSERT_NOT_NULL_MSG(test, rxe, "no RDMA device named rxe*");
+	KUNIT_ASSERT_EQ(test, ib_query_port(rxe, 1, &port), 0);
+	KUNIT_ASSERT_EQ(test, port.state, IB_PORT_ACTIVE);
+
+	f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, f);
+	f->udev = fake_hcd_get(test, param->kind)->udev;
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_fixture, f), 0);
+	f->pd = ucb_pd_get(rxe, 1);
+	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(f->pd), "PD: %ld", PTR_ERR(f->pd));
+	test->priv = f;
+	return 0;
+}
+
+static inline void make_pool(struct kunit *test, size_t size, unsigned int flags)
+{
+	const struct ucb_pool_params params = {
+		.name = "bridge",
+		.size = size,
+		.flags = flags,
+	};
+	struct fixture *f = test->priv;
+	struct ucb_pool *pool;
+
+	pool = ucb_pool_create(f->udev, &params);
+	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(pool), "pool: %ld", PTR_ERR(pool));
+	f->pool = pool;
+}
+
+static inline void drop_pool(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+
+	ucb_pool_destroy(f->pool);
+	f->pool = NULL;
+}
+
+static inline struct ucb_buf *make_buf(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+	struct ucb_buf *buf;
+
+	buf = ucb_buf_alloc(f->pool, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	return buf;
+}
+
+static inline struct ucb_mr *make_mr(struct kunit *test, struct ucb_buf *buf, int access)
+{
+	struct fixture *f = test->priv;
+	struct ucb_mr *mr;
+
+	mr = ucb_mr_reg(f->pd, buf, access);
+	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(mr), "reg: %ld", PTR_ERR(mr));
+	return mr;
+}
+
+/* What a peer learns, by way of the descriptor. */
+static inline struct ucb_mr_remote remote_of(struct kunit *test, struct ucb_mr *mr)
+{
+	struct ucb_mr_remote remote = {};
+	u8 desc[UCB_MR_DESC_SIZE];
+
+	KUNIT_ASSERT_EQ(test, ucb_mr_get_descriptor_size(mr), sizeof(desc));
+	KUNIT_ASSERT_EQ(test, ucb_mr_get_descriptor(mr, desc), 0);
+	KUNIT_ASSERT_EQ(test, ucb_mr_remote_from_descriptor(desc, sizeof(desc),
+							    &remote), 0);
+	KUNIT_EXPECT_EQ(test, remote.rkey, ucb_mr_get_rkey(mr));
+	KUNIT_EXPECT_EQ(test, remote.size, ucb_mr_get_size(mr));
+	/* no kernel address goes out */
+	KUNIT_EXPECT_LT(test, remote.addr, PAGE_SIZE);
+	return remote;
+}
+
+/* A peer of the fixture's domain, with @size bytes of its own. */
+static inline struct peer *make_peer(struct kunit *test, size_t size)
+{
+	struct fixture *f = test->priv;
+
+	return peer_create(test, rxe, ucb_pd_ib(f->pd), size);
+}
+
+#endif /* _UCB_KUNIT_MR_FIXTURE_H */
