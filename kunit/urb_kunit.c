@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * URBs on pool buffers, on the loopback gadget of dummy_hcd: a bulk IN URB
- * stays in flight there until something is sent or it is killed.
+ * URBs on pool buffers. Data goes to and from both real controllers: with the
+ * gadget on dummy_hcd and, by DMA, with the storage device on the xHCI. A bulk
+ * IN URB on the gadget's loopback stays in flight until something is sent or it
+ * is killed.
  */
 
-#include <ucb/pool.h>
+#include <linux/usb.h>
+#include <linux/usb/storage.h>
+#include <scsi/scsi_proto.h>
 
-#include "fake_hcd.h"
+#include "transfer.h"
 
 #define SIZE	4096
 #define NR	32
@@ -28,32 +32,15 @@ struct flight {
 static void flight_complete(struct urb *urb)
 {
 	struct flight *flight = urb->context;
-	int i, ret;
 
 	if (READ_ONCE(flight->ended))
 		atomic_inc(&flight->after_end);
 	atomic_inc(&flight->completed);
-	for (i = 0; i < NR && flight->urb[i] != urb; i++)
-		;
 	if (flight->resubmit && ucb_submit_urb(urb, GFP_ATOMIC) == -ENODEV)
 		atomic_inc(&flight->refused);
-	if (flight->free_in_completion && i < NR) {
-		ret = ucb_pool_free(flight->pool, urb->transfer_buffer, urb->transfer_dma);
-		if (!ret)
-			atomic_inc(&flight->freed);
-	}
-}
-
-static unsigned int bulk_pipe(struct kunit *test, struct usb_device *udev)
-{
-	struct usb_endpoint_descriptor *in = NULL;
-	int i;
-
-	for (i = 1; i < 16 && !in; i++)
-		if (udev->ep_in[i] && usb_endpoint_is_bulk_in(&udev->ep_in[i]->desc))
-			in = &udev->ep_in[i]->desc;
-	KUNIT_ASSERT_NOT_NULL_MSG(test, in, "no bulk IN endpoint");
-	return usb_rcvbulkpipe(udev, in->bEndpointAddress & USB_ENDPOINT_NUMBER_MASK);
+	if (flight->free_in_completion &&
+	    !ucb_pool_free(flight->pool, urb->transfer_buffer, urb->transfer_dma))
+		atomic_inc(&flight->freed);
 }
 
 static void flight_end(struct flight *flight)
@@ -83,7 +70,7 @@ static struct flight *flight_get(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, flight);
 	flight->fake = fake_hcd_get(test, REAL_DUMMY);
-	pipe = bulk_pipe(test, flight->fake->udev);
+	pipe = bulk_pipe(test, flight->fake->udev, USB_DIR_IN);
 	flight->pool = ucb_pool_create(flight->fake->udev, &params);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(flight->pool));
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, flight_exit, flight));
@@ -127,16 +114,50 @@ static void urb_busy(struct kunit *test)
 	flight_drop_handles(test, flight);
 }
 
+static struct ucb_pool *data_pool(struct kunit *test, struct usb_device *udev)
+{
+	const struct ucb_pool_params params = { .name = "data", .size = SIZE, .min = 1 };
+
+	return pool_get(test, udev, &params);
+}
+
+/* The transfer brings the device's own descriptor. */
+static void expect_descriptor(struct kunit *test, struct transfer *transfer)
+{
+	struct usb_device_descriptor *desc = ucb_buf_addr(transfer->buf);
+
+	memset(desc, 0, sizeof(*desc));
+	KUNIT_EXPECT_EQ(test, USB_DT_DEVICE_SIZE, transfer_run(transfer));
+	KUNIT_EXPECT_EQ(test, desc->bDescriptorType, USB_DT_DEVICE);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(desc->idVendor),
+			le16_to_cpu(transfer->udev->descriptor.idVendor));
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(desc->idProduct),
+			le16_to_cpu(transfer->udev->descriptor.idProduct));
+}
+
 /* C3, C4: fields that no longer match are refused; nothing is submitted. */
 static void urb_mismatch(struct kunit *test)
 {
-	struct flight *flight = flight_get(test);
-	struct urb *urb = flight->urb[0];
-	dma_addr_t dma = urb->transfer_dma;
-	u32 flags = urb->transfer_flags;
-	void *addr = urb->transfer_buffer;
+	struct usb_device *udev = kind_hcd(test)->udev;
+	struct ucb_pool *pool = data_pool(test, udev);
+	struct transfer *transfer = transfer_get(test, udev, pool);
+	struct urb *urb = transfer->urb;
+	struct usb_device *root = udev->bus->root_hub;
+	struct scatterlist sg;
+	dma_addr_t dma;
+	u32 flags;
+	void *addr;
+
+	KUNIT_ASSERT_EQ(test, 0, transfer_fill_control(transfer, transfer_done, transfer));
+	dma = urb->transfer_dma;
+	flags = urb->transfer_flags;
+	addr = urb->transfer_buffer;
+	KUNIT_EXPECT_EQ(test, dma, ucb_buf_dma(transfer->buf));
+	KUNIT_EXPECT_TRUE(test, flags & URB_NO_TRANSFER_DMA_MAP);
 
 	urb->transfer_dma = 0;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
+	urb->transfer_dma = dma + 64;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
 	urb->transfer_dma = dma;
 	urb->transfer_flags &= ~URB_NO_TRANSFER_DMA_MAP;
@@ -144,16 +165,104 @@ static void urb_mismatch(struct kunit *test)
 	urb->transfer_flags = flags;
 	urb->transfer_buffer_length = SIZE + 1;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
-	urb->transfer_buffer_length = SIZE;
+	urb->transfer_buffer_length = USB_DT_DEVICE_SIZE;
 	urb->transfer_buffer = addr + 8;
 	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_submit_urb(urb, GFP_KERNEL));
 	urb->transfer_buffer = addr;
+	urb->dev = root;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
+	urb->dev = udev;
+	sg_init_one(&sg, addr, 64);
+	urb->sg = &sg;
+	urb->num_sgs = 1;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
+	urb->sg = NULL;
+	urb->num_sgs = 0;
+	urb->complete = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
+	urb->complete = transfer_done;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(NULL, GFP_KERNEL));
-	KUNIT_EXPECT_EQ(test, 0, atomic_read(&flight->completed));
-	KUNIT_EXPECT_EQ(test, 0, ucb_submit_urb(urb, GFP_KERNEL));
-	flight_end(flight);
-	KUNIT_EXPECT_EQ(test, 1, atomic_read(&flight->completed));
-	flight_drop_handles(test, flight);
+	/* none went out, and the right one does */
+	KUNIT_EXPECT_FALSE(test, completion_done(&transfer->done));
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&urb->use_count));
+	expect_descriptor(test, transfer);
+
+	/* a free goes by the pool's own record, whatever the URB says */
+	urb->transfer_dma = dma ^ SIZE;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(pool, addr, urb->transfer_dma));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(transfer->buf));
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_submit_urb(urb, GFP_KERNEL));
+}
+
+/* C3: data arrives by a control transfer. */
+static void urb_control(struct kunit *test)
+{
+	struct usb_device *udev = kind_hcd(test)->udev;
+	struct transfer *transfer = transfer_get(test, udev, data_pool(test, udev));
+	int i;
+
+	KUNIT_ASSERT_EQ(test, 0, transfer_fill_control(transfer, transfer_done, transfer));
+	for (i = 0; i < 8; i++)
+		expect_descriptor(test, transfer);
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(transfer->buf));
+}
+
+/* What goes out to the gadget comes back. */
+static void urb_loopback(struct kunit *test)
+{
+	const int length = SIZE - 96;	/* ends in a short packet */
+	struct usb_device *udev = fake_hcd_get(test, REAL_DUMMY)->udev;
+	struct ucb_pool *pool = data_pool(test, udev);
+	struct transfer *out = transfer_get(test, udev, pool);
+	struct transfer *in = transfer_get(test, udev, pool);
+
+	KUNIT_ASSERT_EQ(test, 0, transfer_fill_bulk(out, bulk_pipe(test, udev, USB_DIR_OUT),
+						    length));
+	KUNIT_ASSERT_EQ(test, 0, transfer_fill_bulk(in, bulk_pipe(test, udev, USB_DIR_IN),
+						    length));
+	memset(ucb_buf_addr(out->buf), 0x9d, length);
+	memset(ucb_buf_addr(in->buf), 0, length);
+	KUNIT_EXPECT_EQ(test, length, transfer_run(out));
+	KUNIT_EXPECT_EQ(test, length, transfer_run(in));
+	KUNIT_EXPECT_NULL(test, memchr_inv(ucb_buf_addr(in->buf), 0x9d, length));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(out->buf));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(in->buf));
+}
+
+/* C3: INQUIRY to the storage device: command, data and status by bulk and DMA. */
+static void urb_storage(struct kunit *test)
+{
+	struct usb_device *udev = fake_hcd_get(test, REAL_XHCI)->udev;
+	struct ucb_pool *pool = data_pool(test, udev);
+	unsigned int in = bulk_pipe(test, udev, USB_DIR_IN);
+	struct transfer *command = transfer_get(test, udev, pool);
+	struct transfer *data = transfer_get(test, udev, pool);
+	struct transfer *status = transfer_get(test, udev, pool);
+	struct bulk_cb_wrap *cbw = ucb_buf_addr(command->buf);
+	struct bulk_cs_wrap *csw = ucb_buf_addr(status->buf);
+
+	memset(cbw, 0, US_BULK_CB_WRAP_LEN);
+	cbw->Signature = cpu_to_le32(US_BULK_CB_SIGN);
+	cbw->Tag = 77;
+	cbw->DataTransferLength = cpu_to_le32(36);
+	cbw->Flags = US_BULK_FLAG_IN;
+	cbw->Length = 6;
+	cbw->CDB[0] = INQUIRY;
+	cbw->CDB[4] = 36;
+	KUNIT_ASSERT_EQ(test, 0, transfer_fill_bulk(command, bulk_pipe(test, udev, USB_DIR_OUT),
+						    US_BULK_CB_WRAP_LEN));
+	KUNIT_ASSERT_EQ(test, 0, transfer_fill_bulk(data, in, 36));
+	KUNIT_ASSERT_EQ(test, 0, transfer_fill_bulk(status, in, US_BULK_CS_WRAP_LEN));
+
+	KUNIT_EXPECT_EQ(test, US_BULK_CB_WRAP_LEN, transfer_run(command));
+	KUNIT_EXPECT_EQ(test, 36, transfer_run(data));
+	KUNIT_EXPECT_MEMEQ(test, (u8 *)ucb_buf_addr(data->buf) + 8, "QEMU    ", 8);
+	KUNIT_EXPECT_EQ(test, US_BULK_CS_WRAP_LEN, transfer_run(status));
+	KUNIT_EXPECT_EQ(test, csw->Tag, 77);
+	KUNIT_EXPECT_EQ(test, csw->Status, US_BULK_STAT_OK);
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(command->buf));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(data->buf));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(status->buf));
 }
 
 /* C9: destroy waits for all 32; no completion after it returns. */
@@ -202,7 +311,10 @@ static void urb_free_in_completion(struct kunit *test)
 
 static struct kunit_case urb_cases[] = {
 	KUNIT_CASE(urb_busy),
-	KUNIT_CASE(urb_mismatch),
+	KUNIT_CASE_PARAM(urb_mismatch, real_gen_params),
+	KUNIT_CASE_PARAM(urb_control, real_gen_params),
+	KUNIT_CASE(urb_loopback),
+	KUNIT_CASE(urb_storage),
 	KUNIT_CASE(urb_destroy_in_flight),
 	KUNIT_CASE(urb_resubmit),
 	KUNIT_CASE(urb_free_in_completion),
