@@ -6,9 +6,10 @@ KVER   ?= 6.12
 ACCEL  ?= auto
 DEBUG  ?= 0
 SUITE  ?=
-export KVER ACCEL DEBUG SUITE
+SLICE  ?=
+export KVER ACCEL DEBUG SUITE SLICE
 
-.PHONY: modules demo check lint install dkms clean help
+.PHONY: modules demo check soak lint install dkms clean help
 modules:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
@@ -17,6 +18,9 @@ demo:
 
 check:
 	scripts/check
+
+soak:
+	scripts/soak
 
 lint:
 	scripts/lint
@@ -38,6 +42,7 @@ help:
 	@echo 'modules  build the modules against KDIR (default: the running kernel)'
 	@echo 'demo     a file from a USB device to a remote peer, in an emulated machine'
 	@echo 'check    all test suites in emulated machines; SUITE=name runs one'
+	@echo 'soak     long tests at full count, in slices of minutes; SLICE=name runs one'
 	@echo 'lint     checkpatch, sparse, W=1, kernel-doc, shellcheck'
 	@echo 'install  install the modules built; dkms: the same through dkms'
 	@echo 'clean    remove what was built here (cached kernels stay)'

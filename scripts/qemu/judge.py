@@ -23,7 +23,8 @@ REPORT = re.compile(
     r"|possible (circular|recursive|irq)|inconsistent lock state"
     r"|suspicious RCU|refcount_t: |list_(add|del) corruption"
     r"|page_table_check|unregister_netdevice: waiting|BUG \w+.*: "
-    r"|rxe_\w+: .*(leak|not empty|timeout)")
+    r"|rxe_\w+: .*(leak|not empty|timeout)"
+    r"|DMAR: .*\bfault\b")
 
 
 def read_lines(path):
