@@ -9,21 +9,24 @@ SUITE  ?=
 SLICE  ?=
 export KVER ACCEL DEBUG SUITE SLICE
 
+# A script, and its guest, does not outlive a make that is killed.
+RUN := setpriv --pdeathsig TERM
+
 .PHONY: modules demo check soak lint install dkms clean help
 modules:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
 demo:
-	scripts/demo
+	@$(RUN) scripts/demo
 
 check:
-	scripts/check
+	@$(RUN) scripts/check
 
 soak:
-	scripts/soak
+	@$(RUN) scripts/soak
 
 lint:
-	scripts/lint
+	@$(RUN) scripts/lint
 
 install: modules
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install

@@ -20,14 +20,14 @@ die()
 	exit 1
 }
 
-# job COMMAND...: run it so that a signal to this script ends it at once, with
-# all that it started. Scripts that use it trap end_job on EXIT.
+# job COMMAND...: run it so that a signal to this script, even SIGKILL, ends it
+# at once, with all that it started. Scripts that use it trap end_job on EXIT.
 job_pid=
 job()
 {
 	local status=0
 
-	setsid "$@" < /dev/null &
+	setsid setpriv --pdeathsig TERM "$@" < /dev/null &
 	job_pid=$!
 	wait "$job_pid" || status=$?
 	job_pid=
