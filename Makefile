@@ -14,6 +14,8 @@ RUN := setpriv --pdeathsig TERM
 
 .PHONY: modules demo check soak lint install dkms clean help
 modules:
+	@[ -e "$(KDIR)/Makefile" ] || { echo "no kernel headers in $(KDIR):" \
+		"install linux-headers-$$(uname -r), or set KDIR" >&2; exit 1; }
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
 demo:
