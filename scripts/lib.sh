@@ -5,9 +5,9 @@
 
 set -euo pipefail
 
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck disable=SC2034 # for the scripts that source this
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/ucb
+# What the caller's shell or make has set must not steer a build or a parser.
+unset CDPATH ARCH CROSS_COMPILE KBUILD_OUTPUT KBUILD_EXTMOD O MAKEFLAGS MFLAGS
+export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin
 
 say()
 {
@@ -19,6 +19,17 @@ die()
 	say "$*"
 	exit 1
 }
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-${HOME:?is not set}/.cache}/ucb
+[[ $cache = /* ]] || cache=$PWD/$cache
+# make cannot build in such a folder
+for dir in "$top" "$cache"; do
+	case $dir in
+	*[[:space:]:,]*)
+		die "the path '$dir' has a space, a colon or a comma: use another" ;;
+	esac
+done
 
 # job COMMAND...: run it so that a signal to this script, even SIGKILL, ends it
 # at once, with all that it started. Scripts that use it trap end_job on EXIT.
