@@ -86,7 +86,7 @@ boot()
 	"$top/scripts/qemu/initramfs" "$out/$name.cpio.gz" \
 		--init "$top/scripts/qemu/check-init" --kmod-dir "$kdir/mods" \
 		--kmods "kunit dummy_hcd libcomposite usb_f_ss_lb rdma_rxe siw rdma_cm" \
-		--bin "$(PATH=$PATH:/sbin:/usr/sbin command -v rdma)" \
+		--bin rdma \
 		"${args[@]}"
 	job "$top/scripts/qemu/run" --kernel "$kdir/arch/x86/boot/bzImage" \
 		--initrd "$out/$name.cpio.gz" --log "$out/$name.log" \
