@@ -47,6 +47,8 @@ job()
 
 end_job()
 {
+	# a second signal does not cut this short
+	trap '' INT TERM HUP
 	[ -n "$job_pid" ] || return 0
 	if kill -- "-$job_pid" 2> /dev/null; then
 		wait "$job_pid" || return 0
