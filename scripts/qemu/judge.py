@@ -22,7 +22,8 @@ REPORT = re.compile(
     r"|INFO: (task|trying|possible|rcu|NMI|inconsistent)|rcu: INFO"
     r"|possible (circular|recursive|irq)|inconsistent lock state"
     r"|suspicious RCU|refcount_t: |list_(add|del) corruption"
-    r"|sysfs: cannot create duplicate|page_table_check|unregister_netdevice: waiting|BUG \w+.*: "
+    r"|sysfs: cannot create duplicate|page_table_check"
+    r"|unregister_netdevice: waiting|BUG \w+.*: "
     r"|rxe_\w+: .*(leak|not empty|timeout)"
     r"|DMAR: .*\bfault\b")
 

@@ -6,8 +6,8 @@
 # shellcheck disable=SC2154 # top, out
 
 trap end_job EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+trap 'say interrupted; exit 130' INT
+trap 'say interrupted; exit 143' TERM HUP
 
 # prepare: the kernel, the modules, a stick's contents; sets kdir and mods
 prepare()
