@@ -39,8 +39,9 @@ dkms:
 
 clean:
 	$(RM) -r build
+	$(MAKE) -s -C tools clean
 	find . -path ./.git -prune -o -type f \( -name '*.o' -o -name '*.ko' \
-		-o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
+		-o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' -o -name '.*.d' \
 		-o -name Module.symvers -o -name modules.order \) -exec $(RM) {} +
 
 help:
