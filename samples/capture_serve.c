@@ -97,14 +97,13 @@ static int accept_peer(struct server *srv, struct rdma_cm_id *id,
 	struct rdma_conn_param param = {
 		.rnr_retry_count = 7,
 	};
-	struct ib_pd *ibpd = ucb_pd_ib(srv->pd);
 	int err;
 
-	if (srv->id || !ibpd || READ_ONCE(srv->over) || id->device != srv->listen->device) {
+	if (srv->id || READ_ONCE(srv->over) || id->device != srv->listen->device) {
 		rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
 		return -EBUSY;
 	}
-	err = rdma_create_qp(id, ibpd, &attr);
+	err = ucb_create_qp(id, srv->pd, &attr);
 	if (err)
 		return err;
 	param.responder_resources = min_t(int, req->responder_resources,

@@ -1,13 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Registration in the shape of rdma_reg_msgs(3), rdma_reg_read(3) and
- * rdma_reg_write(3): the connection names the trust domain.
+ * Calls in the shape of the connection manager's: rdma_create_qp(3), and
+ * rdma_reg_msgs(3) and its like, where the connection names the trust domain.
  */
 #include <linux/err.h>
 #include <linux/export.h>
 #include <rdma/rdma_cm.h>
 
 #include "bridge.h"
+
+/**
+ * ucb_create_qp() - make a connection's queue pair in a trust domain
+ * @id: the connection
+ * @pd: the domain of its peer
+ * @attr: as for rdma_create_qp()
+ *
+ * Mirrors rdma_create_qp(3). Where the device is being removed at the same time,
+ * either this fails or the domain's PD stays until ucb_pd_put(), which the caller
+ * calls after rdma_destroy_qp().
+ *
+ * Context: Process context, sleeps; a connection manager callback is fine.
+ * Return: 0, -EINVAL for a NULL argument or a domain of another device, -ENODEV
+ * when the device is going, or what the device gave.
+ */
+int ucb_create_qp(struct rdma_cm_id *id, struct ucb_pd *pd,
+		  struct ib_qp_init_attr *attr)
+{
+	int err;
+
+	might_sleep();
+	if (!id || !pd || !attr)
+		return -EINVAL;
+
+	err = ucb_pd_enter(pd);
+	if (err)
+		return err;
+	err = rdma_create_qp(id, pd->ibpd, attr);
+	ucb_pd_exit(pd);
+	return err;
+}
+EXPORT_SYMBOL_GPL(ucb_create_qp);
 
 static struct ucb_mr *reg_on_id(struct rdma_cm_id *id, struct ucb_buf *buf,
 				int access)

@@ -214,7 +214,7 @@ static int pd_open(struct ucb_pd *pd)
  * @port: port number, from 1
  *
  * Every call makes a new domain with a PD of its own: use one for each peer. The
- * caller puts its queue pair for the peer on ucb_pd_ib(). Mirrors
+ * caller makes its queue pair for the peer with ucb_create_qp(). Mirrors
  * ibv_alloc_pd(3).
  *
  * When the device goes, the registrations are revoked and calls on the domain
@@ -345,9 +345,11 @@ EXPORT_SYMBOL_GPL(ucb_pd_detach);
  * ucb_pd_ib() - the PD of a trust domain
  * @pd: the domain
  *
+ * The PD goes with its device. To make a queue pair on it use ucb_create_qp(),
+ * or this where the device cannot go, as inside the caller's own ib_client.
+ *
  * Context: Any.
- * Return: the PD on which to make queue pairs for the domain's peer, or NULL
- * when the device has gone.
+ * Return: the PD, or NULL when the device has gone.
  */
 struct ib_pd *ucb_pd_ib(struct ucb_pd *pd)
 {
@@ -392,7 +394,7 @@ static struct ucb_pd *take_pd_of(struct ib_device *ibdev)
 /*
  * The connection manager tells its users only after this, so an owner may
  * still have queue pairs on our PD: then the PD, and with it the device, is kept
- * until the owner's put.
+ * until the owner's put. No queue pair is added once the domain is closed.
  */
 static void remove_pd(struct ucb_pd *pd)
 {

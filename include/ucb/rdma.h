@@ -10,6 +10,7 @@
 
 struct ib_device;
 struct ib_pd;
+struct ib_qp_init_attr;
 struct rdma_cm_id;
 struct ucb_buf;
 struct ucb_mr;
@@ -22,6 +23,8 @@ void ucb_pd_put(struct ucb_pd *pd);
 struct ucb_pd *ucb_pd_attach(struct ib_pd *ibpd, u32 port);
 int ucb_pd_detach(struct ucb_pd *pd);
 struct ib_pd *ucb_pd_ib(struct ucb_pd *pd);
+int ucb_create_qp(struct rdma_cm_id *id, struct ucb_pd *pd,
+		  struct ib_qp_init_attr *attr);
 
 /* registrations */
 struct ucb_mr *ucb_mr_reg(struct ucb_pd *pd, struct ucb_buf *buf, int access);
