@@ -54,11 +54,13 @@ static int mr_list(struct ucb_mr *mr)
 	return err;
 }
 
+/* With an error the device may still know it: the domain counts it for good. */
 static void mr_unlist(struct ucb_mr *mr)
 {
 	spin_lock(&ucb_mrs_lock);
 	list_del_init(&mr->node);
-	mr->pd->live--;
+	if (!mr->error)
+		mr->pd->live--;
 	spin_unlock(&ucb_mrs_lock);
 }
 
@@ -82,6 +84,8 @@ unsigned int ucb_mr_shut(struct ucb_pd *pd, bool only_if_idle)
 			ibdev_warn_ratelimited(pd->ibdev,
 					       "ucb: PD has a live registration: key %#x, %zu bytes\n",
 					       mr->rkey, mr->length);
+	ibdev_warn_ratelimited(pd->ibdev, "ucb: PD has %u registrations in all\n",
+			       live);
 out:
 	spin_unlock(&ucb_mrs_lock);
 	return live;
@@ -259,8 +263,10 @@ static int mr_setup(struct ucb_mr *mr, size_t offset)
 
 err_fr:
 	/* What became of the key is not known, so the MR goes. */
-	if (ucb_fr_put(mr->pd, mr->fr, true)) {
-		ibdev_err(ibdev, "ucb: MR not released, buffer kept\n");
+	mr->error = ucb_fr_put(mr->pd, mr->fr, true);
+	if (mr->error) {
+		ibdev_err(ibdev, "ucb: MR not released (%d), buffer kept\n",
+			  mr->error);
 		return err;
 	}
 err_unmap:

@@ -331,7 +331,8 @@ int ucb_pd_detach(struct ucb_pd *pd)
 {
 	if (!pd || !pd->foreign)
 		return -EINVAL;
-	if (ucb_mr_shut(pd, true))
+	/* without a PD the device has gone, and all registrations with it */
+	if (ucb_pd_ib(pd) && ucb_mr_shut(pd, true))
 		return -EBUSY;
 
 	pd_close(pd);
