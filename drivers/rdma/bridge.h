@@ -25,6 +25,9 @@ struct ucb_rqp;
  *	handle can outlive the device
  * @active: one for as long as the domain is open and one of each call inside
  *	it; @idle completes at 0
+ * @holds_device: the device is going, and waits until the owner puts the domain
+ *	with its queue pairs; under ucb_pds_lock
+ * @given_up: the owner has put it; under ucb_pds_lock
  * @live: registrations that the device may still know; under ucb_mrs_lock
  * @shut: no registration is let in any more; under ucb_mrs_lock
  */
@@ -36,6 +39,7 @@ struct ucb_pd {
 	u32 port;
 	bool foreign;
 	bool holds_device;
+	bool given_up;
 
 	refcount_t active;
 	struct completion idle;

@@ -78,12 +78,19 @@ static void pd_unlist(struct ucb_pd *pd)
 	wake_up_all(&ucb_pds_wait);
 }
 
-static void pd_dealloc(struct ucb_pd *pd)
+/* Give the PD back to the device, if it is ours. The domain is closed. */
+static void pd_drop_ibpd(struct ucb_pd *pd)
 {
 	struct ib_pd *ibpd = pd->ibpd;
 
 	WRITE_ONCE(pd->ibpd, NULL);
-	ib_dealloc_pd(ibpd);
+	if (!ibpd || pd->foreign)
+		return;
+	/* Freeing it under a live user would be a use after free. */
+	if (atomic_read(&ibpd->usecnt))
+		ibdev_err(pd->ibdev, "ucb: PD given up while in use, leaked\n");
+	else
+		ib_dealloc_pd(ibpd);
 }
 
 static void pd_release(struct kref *ref)
@@ -91,16 +98,7 @@ static void pd_release(struct kref *ref)
 	struct ucb_pd *pd = container_of(ref, struct ucb_pd, ref);
 
 	pd_close(pd);
-	if (!pd->foreign && pd->ibpd) {
-		/* Freeing it under a live user would be a use after free. */
-		if (atomic_read(&pd->ibpd->usecnt))
-			ibdev_err(pd->ibdev,
-				  "ucb: PD put with queue pairs on it, leaked\n");
-		else
-			pd_dealloc(pd);
-	}
-	if (pd->holds_device)
-		ib_device_put(pd->ibdev);
+	pd_drop_ibpd(pd);
 	pd_unlist(pd);
 	kfree(pd);
 }
@@ -218,7 +216,10 @@ static int pd_open(struct ucb_pd *pd)
  * ibv_alloc_pd(3).
  *
  * When the device goes, the registrations are revoked and calls on the domain
- * return -ENODEV; the handle stays valid until ucb_pd_put().
+ * return -ENODEV; the handle stays valid until ucb_pd_put(). If there are queue
+ * pairs of the caller on the domain by then, the device waits for that put. The
+ * caller hears of the removal as their owner: by the connection manager's
+ * DEVICE_REMOVAL event, or in its own ib_client.
  *
  * Context: Process context, sleeps. Not from a connection manager callback of
  * the same device.
@@ -261,20 +262,34 @@ EXPORT_SYMBOL_GPL(ucb_pd_get);
  * ucb_pd_put() - drop a trust domain of ucb_pd_get()
  * @pd: the domain, or NULL
  *
- * The domain goes when its last registration's handle has gone too. The caller
- * has destroyed its queue pairs on it before the last of these; otherwise the PD
- * is leaked and reported. Mirrors ibv_dealloc_pd(3).
+ * The caller has destroyed its queue pairs on it; otherwise the PD is leaked and
+ * reported. The domain goes when its last registration's handle has gone too.
+ * Mirrors ibv_dealloc_pd(3).
  *
  * Context: Process context, sleeps.
  */
 void ucb_pd_put(struct ucb_pd *pd)
 {
+	bool held;
+
+	might_sleep();
 	if (!pd)
 		return;
 	if (pd->foreign) {
-		ibdev_warn_ratelimited(pd->ibdev,
-				       "ucb: attached PD put, it is to be detached\n");
+		/* its device may have gone, and cannot be named */
+		pr_warn_ratelimited("ucb: attached PD put, it is to be detached\n");
 		return;
+	}
+
+	spin_lock(&ucb_pds_lock);
+	pd->given_up = true;
+	held = pd->holds_device;
+	pd->holds_device = false;
+	spin_unlock(&ucb_pds_lock);
+
+	if (held) {
+		pd_drop_ibpd(pd);
+		ib_device_put(pd->ibdev);
 	}
 	ucb_pd_unref(pd);
 }
@@ -399,13 +414,18 @@ static struct ucb_pd *take_pd_of(struct ib_device *ibdev)
  */
 static void remove_pd(struct ucb_pd *pd)
 {
+	bool held;
+
 	pd_close(pd);
-	if (!pd->foreign) {
-		if (!atomic_read(&pd->ibpd->usecnt))
-			pd_dealloc(pd);
-		else
-			pd->holds_device = ib_device_try_get(pd->ibdev);
-	}
+
+	spin_lock(&ucb_pds_lock);
+	if (!pd->foreign && !pd->given_up && atomic_read(&pd->ibpd->usecnt))
+		pd->holds_device = ib_device_try_get(pd->ibdev);
+	held = pd->holds_device;
+	spin_unlock(&ucb_pds_lock);
+
+	if (!held)
+		pd_drop_ibpd(pd);
 	pd_unlist(pd);
 	ucb_pd_unref(pd);
 }
