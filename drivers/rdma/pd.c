@@ -205,6 +205,26 @@ static int pd_open(struct ucb_pd *pd)
 	return err == -EAGAIN ? 0 : err;
 }
 
+/*
+ * List a new domain and open it. Once it is listed a call on a connection may
+ * find it and register, so on failure it is closed before the owner is told.
+ */
+static struct ucb_pd *pd_start(struct ucb_pd *pd)
+{
+	int err;
+
+	err = pd_list(pd);
+	if (!err)
+		err = pd_open(pd);
+	if (!err)
+		return pd;
+
+	pd_close(pd);
+	pd_unlist(pd);
+	ucb_pd_unref(pd);
+	return ERR_PTR(err);
+}
+
 /**
  * ucb_pd_get() - make a trust domain
  * @ibdev: the RDMA device; the caller makes sure that it exists, as inside its
@@ -247,14 +267,7 @@ struct ucb_pd *ucb_pd_get(struct ib_device *ibdev, u32 port)
 		return ERR_PTR(err);
 	}
 
-	err = pd_list(pd);
-	if (!err)
-		err = pd_open(pd);
-	if (err) {
-		ucb_pd_unref(pd);
-		return ERR_PTR(err);
-	}
-	return pd;
+	return pd_start(pd);
 }
 EXPORT_SYMBOL_GPL(ucb_pd_get);
 
@@ -307,7 +320,6 @@ EXPORT_SYMBOL_GPL(ucb_pd_put);
 struct ucb_pd *ucb_pd_attach(struct ib_pd *ibpd, u32 port)
 {
 	struct ucb_pd *pd;
-	int err;
 
 	might_sleep();
 	if (!ibpd)
@@ -319,14 +331,7 @@ struct ucb_pd *ucb_pd_attach(struct ib_pd *ibpd, u32 port)
 	pd->ibpd = ibpd;
 	pd->foreign = true;
 
-	err = pd_list(pd);
-	if (!err)
-		err = pd_open(pd);
-	if (err) {
-		ucb_pd_unref(pd);
-		return ERR_PTR(err);
-	}
-	return pd;
+	return pd_start(pd);
 }
 EXPORT_SYMBOL_GPL(ucb_pd_attach);
 
