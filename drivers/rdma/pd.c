@@ -64,9 +64,9 @@ static void pd_close(struct ucb_pd *pd)
 	ucb_mr_shut(pd, false);
 	ucb_pd_exit(pd);
 	wait_for_completion(&pd->idle);
+	ucb_rqp_drop(pd);
 	ucb_mr_revoke_pd(pd);
 	ucb_fr_drain(pd);
-	ucb_rqp_drop(pd);
 	complete_all(&pd->closed);
 }
 

@@ -315,7 +315,10 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 	return -EAGAIN;
 }
 
-/* Destroy the queue pair. Nobody is inside the domain any more. */
+/*
+ * Destroy the queue pair. Nobody is inside the domain any more, so there is
+ * nothing in flight on it.
+ */
 void ucb_rqp_drop(struct ucb_pd *pd)
 {
 	if (!pd->rqp)
