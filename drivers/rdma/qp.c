@@ -57,27 +57,29 @@ static void rqp_event(struct ib_event *event, void *context)
 	}
 }
 
-/* RoCE: any address of the port will do, the packets of nobody use it. */
+/*
+ * RoCE: any address of the port will do, the packets of nobody use it. It is
+ * held in @ah, so that it cannot be taken from the port meanwhile.
+ */
 static int rqp_fill_roce(struct ucb_pd *pd, const struct ib_port_attr *port,
 			 struct rdma_ah_attr *ah)
 {
 	const struct ib_gid_attr *gid;
 	union ib_gid dgid;
-	int err = -EAGAIN;
 	int i;
 
-	for (i = 0; i < port->gid_tbl_len && err; i++) {
+	for (i = 0; i < port->gid_tbl_len; i++) {
 		gid = rdma_get_gid_attr(pd->ibdev, pd->port, i);
 		if (IS_ERR(gid))
 			continue;
-		err = rdma_read_gid_l2_fields(gid, NULL, ah->roce.dmac);
-		if (!err) {
+		if (!rdma_read_gid_l2_fields(gid, NULL, ah->roce.dmac)) {
 			dgid = gid->gid;
-			rdma_ah_set_grh(ah, &dgid, 0, i, 1, 0);
+			rdma_move_grh_sgid_attr(ah, &dgid, 0, 1, 0, gid);
+			return 0;
 		}
 		rdma_put_gid_attr(gid);
 	}
-	return err ? -EAGAIN : 0;
+	return -EAGAIN;
 }
 
 static int rqp_fill_ib(struct ucb_pd *pd, const struct ib_port_attr *port,
@@ -98,11 +100,45 @@ static int rqp_fill_ib(struct ucb_pd *pd, const struct ib_port_attr *port,
 	return 0;
 }
 
-/* RESET to RTS, with itself as the other end */
-static int rqp_connect(struct ucb_pd *pd, struct ib_qp *qp)
+/* RESET to RTS, with itself, to which @attr has the way, as the other end */
+static int rqp_to_rts(struct ib_qp *qp, struct ib_qp_attr *attr,
+		      const struct ib_port_attr *port)
 {
 	u32 psn = get_random_u32() & 0xffffff;
-	struct ib_qp_attr attr = {};
+	int err;
+
+	attr->qp_state = IB_QPS_INIT;
+	err = ib_modify_qp(qp, attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
+			   IB_QP_PORT | IB_QP_ACCESS_FLAGS);
+	if (err)
+		return err;
+
+	attr->qp_state = IB_QPS_RTR;
+	attr->path_mtu = port->active_mtu;
+	attr->dest_qp_num = qp->qp_num;
+	attr->rq_psn = psn;
+	attr->max_dest_rd_atomic = 1;
+	attr->min_rnr_timer = 12;
+	err = ib_modify_qp(qp, attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
+			   IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+	if (err)
+		return err;
+
+	attr->qp_state = IB_QPS_RTS;
+	attr->timeout = 14;
+	attr->retry_cnt = 7;
+	attr->rnr_retry = 7;
+	attr->sq_psn = psn;
+	attr->max_rd_atomic = 1;
+	return ib_modify_qp(qp, attr, IB_QP_STATE | IB_QP_TIMEOUT |
+			    IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+			    IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int rqp_connect(struct ucb_pd *pd, struct ib_qp *qp)
+{
+	struct ib_qp_attr attr = { .port_num = pd->port };
 	struct ib_port_attr port;
 	int err;
 
@@ -121,34 +157,9 @@ static int rqp_connect(struct ucb_pd *pd, struct ib_qp *qp)
 	if (err)
 		return err;
 
-	attr.qp_state = IB_QPS_INIT;
-	attr.port_num = pd->port;
-	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
-			   IB_QP_PORT | IB_QP_ACCESS_FLAGS);
-	if (err)
-		return err;
-
-	attr.qp_state = IB_QPS_RTR;
-	attr.path_mtu = port.active_mtu;
-	attr.dest_qp_num = qp->qp_num;
-	attr.rq_psn = psn;
-	attr.max_dest_rd_atomic = 1;
-	attr.min_rnr_timer = 12;
-	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
-			   IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
-	if (err)
-		return err;
-
-	attr.qp_state = IB_QPS_RTS;
-	attr.timeout = 14;
-	attr.retry_cnt = 7;
-	attr.rnr_retry = 7;
-	attr.sq_psn = psn;
-	attr.max_rd_atomic = 1;
-	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT |
-			    IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
-			    IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
+	err = rqp_to_rts(qp, &attr, &port);
+	rdma_destroy_ah_attr(&attr.ah_attr);
+	return err;
 }
 
 static void rqp_destroy(struct ucb_rqp *rqp)
