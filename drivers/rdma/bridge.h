@@ -30,6 +30,7 @@ struct ucb_rqp;
  * @given_up: the owner has put it; under ucb_pds_lock
  * @live: registrations that the device may still know; under ucb_mrs_lock
  * @shut: no registration is let in any more; under ucb_mrs_lock
+ * @mute: the last local operation got no answer
  */
 struct ucb_pd {
 	struct kref ref;
@@ -51,6 +52,7 @@ struct ucb_pd {
 
 	struct mutex qp_lock;		/* @rqp and the use of it */
 	struct ucb_rqp *rqp;
+	bool mute;
 
 	spinlock_t fr_lock;		/* @fr_idle, @fr_count */
 	struct list_head fr_idle;

@@ -215,6 +215,9 @@ static int mr_take_key(struct ucb_mr *mr)
 	};
 	int err;
 
+	/* not once more the full wait, for each of maybe many */
+	if (READ_ONCE(mr->pd->mute))
+		return -EIO;
 	err = ucb_pd_enter(mr->pd);
 	if (err)
 		return err;

@@ -262,7 +262,9 @@ int ucb_rqp_prepare(struct ucb_pd *pd)
 	return 0;
 }
 
-/* Return: 0, -ESTALE if the queue pair had failed before, or -EIO. */
+/*
+ * Return: 0, -ESTALE if the queue pair had failed before, -ETIMEDOUT or -EIO.
+ */
 static int rqp_post_wait(struct ucb_pd *pd, struct ucb_rqp *rqp,
 			 struct ib_send_wr *wr)
 {
@@ -279,7 +281,7 @@ static int rqp_post_wait(struct ucb_pd *pd, struct ucb_rqp *rqp,
 		ib_modify_qp(rqp->qp, &attr, IB_QP_STATE);
 		ibdev_err_ratelimited(pd->ibdev,
 				      "ucb: no completion of a local operation\n");
-		return -EIO;
+		return -ETIMEDOUT;
 	}
 	if (rqp->status == IB_WC_SUCCESS)
 		return 0;
@@ -313,6 +315,7 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 			continue;
 		}
 		err = rqp_post_wait(pd, rqp, wr);
+		WRITE_ONCE(pd->mute, err == -ETIMEDOUT);
 		if (err)
 			pd->rqp = NULL;
 		mutex_unlock(&pd->qp_lock);
@@ -321,7 +324,7 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 			return 0;
 		rqp_destroy(rqp);
 		if (err != -ESTALE)
-			return err;
+			return -EIO;
 	}
 	return -EAGAIN;
 }
