@@ -355,6 +355,27 @@ struct ucb_client ucb_pool_client = {
 	.revoke = revoke_pool,
 };
 
+static struct ucb_mr *mr_alloc(struct ucb_pd *pd, struct ucb_buf *buf,
+			       size_t offset, size_t length, int access)
+{
+	struct ucb_mr *mr;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return NULL;
+	kref_init(&mr->ref);
+	atomic_set(&mr->state, UCB_MR_SETUP);
+	init_completion(&mr->ready);
+	init_completion(&mr->dead);
+	mr->pd = pd;
+	mr->buf = buf;
+	mr->pool = ucb_buf_pool(buf);
+	mr->addr = ucb_buf_addr(buf) + offset;
+	mr->length = length;
+	mr->access = access;
+	return mr;
+}
+
 /**
  * ucb_mr_reg_range() - give a part of a buffer a remote key
  * @pd: the trust domain
@@ -398,21 +419,11 @@ struct ucb_mr *ucb_mr_reg_range(struct ucb_pd *pd, struct ucb_buf *buf,
 	if (err)
 		return ERR_PTR(err);
 
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = mr_alloc(pd, buf, offset, length, access);
 	if (!mr) {
 		err = -ENOMEM;
 		goto err_exit;
 	}
-	kref_init(&mr->ref);
-	atomic_set(&mr->state, UCB_MR_SETUP);
-	init_completion(&mr->ready);
-	init_completion(&mr->dead);
-	mr->pd = pd;
-	mr->buf = buf;
-	mr->pool = ucb_buf_pool(buf);
-	mr->addr = ucb_buf_addr(buf) + offset;
-	mr->length = length;
-	mr->access = access;
 
 	/*
 	 * Listed before the buffer is marked busy: a pool that is being
