@@ -113,13 +113,13 @@ static const char *address_kind(struct capture *cap, struct ucb_buf *buf)
 	return hcd_uses_dma(bus_to_hcd(cap->udev->bus)) ? "linear" : "kmalloc";
 }
 
-/* Give every kept buffer back. One that still has a key stays the pool's. */
+/* Give every kept buffer back. */
 void capture_drop_buffers(struct capture *cap)
 {
 	unsigned int i;
 
 	for (i = 0; i < cap->nr; i++) {
-		if (cap->slots[i].mr)
+		if (!cap->slots[i].buf)
 			continue;
 		if (ucb_buf_free(cap->slots[i].buf))
 			dev_warn(&cap->intf->dev, "buffer %u not freed\n", i);

@@ -196,18 +196,30 @@ static int give_keys(struct server *srv)
 	return 0;
 }
 
+/*
+ * A buffer that the device does not let go of is the pool's to keep: the second
+ * call gives up the handle, and the slot is empty for the next run.
+ */
+static void take_key(struct capture *cap, struct capture_slot *slot)
+{
+	int err = ucb_mr_dereg(&slot->mr);
+
+	if (!err) {
+		cap->deregistered++;
+		return;
+	}
+	dev_warn(&cap->intf->dev, "a buffer keeps its key: error %d\n", err);
+	ucb_mr_dereg(&slot->mr);
+	slot->buf = NULL;
+}
+
 static void take_keys(struct capture *cap)
 {
 	unsigned int i;
 
-	for (i = 0; i < cap->nr; i++) {
-		if (!cap->slots[i].mr)
-			continue;
-		if (ucb_mr_dereg(&cap->slots[i].mr))
-			dev_warn(&cap->intf->dev, "buffer %u keeps its key\n", i);
-		else
-			cap->deregistered++;
-	}
+	for (i = 0; i < cap->nr; i++)
+		if (cap->slots[i].mr)
+			take_key(cap, &cap->slots[i]);
 }
 
 /* After end_run(): no peer is accepted and nothing is posted from now on. */
