@@ -325,7 +325,7 @@ int capture_serve(struct capture *cap, unsigned int timeout_s,
 	listening(cap);
 	if (!wait_event_timeout(cap->wait,
 				READ_ONCE(srv.over) || READ_ONCE(cap->gone),
-				msecs_to_jiffies(timeout_s * MSEC_PER_SEC)))
+				(long)timeout_s * HZ))
 		end_run(&srv, -ETIMEDOUT);
 	if (READ_ONCE(cap->gone))
 		end_run(&srv, -ENODEV);
