@@ -16,6 +16,7 @@
 
 #define BOT_CMD_BYTES	64	/* command block, status and small answers */
 #define BOT_TRIES	5	/* unit attentions at power-on */
+#define BOT_MIN_BLOCK	512	/* a buffer's blocks fit READ(10)'s 16 bits */
 
 static void data_complete(struct urb *urb)
 {
@@ -194,7 +195,7 @@ static int bot_capacity(struct capture *cap, u32 *block, u64 *bytes)
 	if (err)
 		return err;
 	*block = get_unaligned_be32(answer + 4);
-	if (!*block || CAPTURE_BUF_SIZE % *block)
+	if (*block < BOT_MIN_BLOCK || CAPTURE_BUF_SIZE % *block)
 		return -EMEDIUMTYPE;
 	*bytes = ((u64)get_unaligned_be32(answer) + 1) * *block;
 	return 0;
