@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <netdb.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,32 @@ static _Noreturn void give_up(void)
 	if (peer.part)
 		unlink(peer.part);
 	exit(1);
+}
+
+/* Interrupted: nothing is left behind, and the parent sees the signal. */
+static void clean_up(int sig)
+{
+	static const char why[] = "ucb_peer: interrupted\n";
+
+	if (peer.part)
+		unlink(peer.part);
+	if (write(STDERR_FILENO, why, sizeof(why) - 1) < 0)
+		_exit(1);
+	raise(sig);
+}
+
+static void catch_signals(void)
+{
+	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, 0 };
+	/* the default action is back when the handler raises it again */
+	struct sigaction sa = { .sa_handler = clean_up, .sa_flags = SA_RESETHAND };
+	const int *sig;
+
+	for (sig = sigs; *sig; sig++)
+		if (sigaction(*sig, &sa, NULL)) {
+			perror("ucb_peer: sigaction");
+			exit(1);
+		}
 }
 
 #define die(fmt, ...) \
@@ -393,7 +420,8 @@ static void open_part(void)
 
 	if (asprintf(&name, "%s.part", peer.path) < 0)
 		die("out of memory");
-	peer.fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	/* another run's, perhaps under way, is not ours to remove */
+	peer.fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	if (peer.fd < 0)
 		die("%s: %s", name, strerror(errno));
 	peer.part = name;
@@ -405,7 +433,6 @@ static void close_part(void)
 		die("%s: %s", peer.part, strerror(errno));
 	if (rename(peer.part, peer.path))
 		die("%s: %s", peer.path, strerror(errno));
-	free(peer.part);
 	peer.part = NULL;
 }
 
@@ -469,6 +496,7 @@ int main(int argc, char **argv)
 	peer.port = argv[optind + 1];
 	peer.path = argv[optind + 2];
 
+	catch_signals();
 	open_part();
 	resolve();
 	make_qp();
