@@ -12,7 +12,7 @@ export KVER ACCEL DEBUG SUITE SLICE
 # A script, and its guest, does not outlive a make that is killed.
 RUN := setpriv --pdeathsig TERM
 
-.PHONY: modules demo check soak lint install dkms clean help
+.PHONY: modules demo check soak bench lint install dkms clean help
 modules:
 	@[ -e "$(KDIR)/Makefile" ] || { echo "no kernel headers in $(KDIR):" \
 		"install linux-headers-$$(uname -r), or set KDIR" >&2; exit 1; }
@@ -26,6 +26,9 @@ check:
 
 soak:
 	@$(RUN) scripts/soak
+
+bench:
+	@$(RUN) scripts/bench
 
 lint:
 	@$(RUN) scripts/lint
@@ -49,6 +52,7 @@ help:
 	@echo 'demo     a file from a USB device to a remote peer, in an emulated machine'
 	@echo 'check    all test suites in emulated machines; SUITE=name runs one'
 	@echo 'soak     long tests at full count, in slices of minutes; SLICE=name runs one'
+	@echo 'bench    instructions of an allocation and free, beside what they replace'
 	@echo 'lint     checkpatch, sparse, W=1, kernel-doc, shellcheck'
 	@echo 'install  install the modules built; dkms: the same through dkms'
 	@echo 'clean    remove what was built here (cached kernels stay)'
