@@ -15,6 +15,9 @@
  *         a line for each figure, "OPERATION SIZE INSTRUCTIONS PAIRS"
  *   hold  write "CONTROLLER SIZE COUNT": keep a pool of that many buffers, so
  *         that its memory can be looked at; write "none" to end it
+ *   trace write "CONTROLLER OPERATION SIZE": one pair, for a debugger that steps
+ *         through it; then read what it noted, an instruction a line. Read
+ *         before that, it names what the debugger must know.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -47,6 +50,10 @@
 static unsigned int window = 4000000;
 module_param(window, uint, 0444);
 MODULE_PARM_DESC(window, "instructions in one window (default 4000000)");
+
+static unsigned int least_pairs = 512;
+module_param(least_pairs, uint, 0444);
+MODULE_PARM_DESC(least_pairs, "pairs in one window, at least, up to 64 KiB (default 512)");
 
 static unsigned int sizes[8] = { 64, 512, 2048, 4096, 65536, 1048576 };
 static unsigned int nr_sizes = 6;
@@ -314,7 +321,11 @@ static int check_clock(void)
 	return 0;
 }
 
-/* How many pairs fill a window: the same number in each of its stretches. */
+/*
+ * How many pairs fill a window: the same number in each of its stretches. Not
+ * fewer than it takes to see work that is put off and done in batches, as an
+ * IOMMU's flushes are, every 256 frees.
+ */
 static bool fit_window(const struct op *op, const struct bench *b,
 		       unsigned int *pairs)
 {
@@ -324,6 +335,8 @@ static bool fit_window(const struct op *op, const struct bench *b,
 	    !measure_window(op, b, BENCH_SPREAD, &ticks))
 		return false;
 	n = div64_u64((u64)window * BENCH_SPREAD, max(ticks, 1ULL));
+	if (b->size <= SZ_64K)
+		n = max(n, least_pairs);
 	*pairs = round_up(clamp_val(n, 1, 1 << 20), BENCH_SPREAD);
 	return true;
 }
@@ -368,6 +381,45 @@ fail:
 	return -EIO;
 }
 
+/*
+ * Where the instructions of one pair go. A debugger on the emulated machine sets
+ * a breakpoint on trace_mark(), writes 1 to trace.armed, notes the instruction
+ * pointer step by step from the first call of trace_mark() to the second, and
+ * writes what it noted into trace. Names are given to the addresses here, where
+ * the symbols are known.
+ */
+#define BENCH_STEPS	16384
+
+static struct {
+	u64 armed;
+	u64 nr;
+	u64 step[BENCH_STEPS];
+} trace;
+
+static noinline void trace_mark(void)
+{
+	/* the debugger may have changed anything */
+	barrier();
+}
+
+static int trace_pair(const struct op *op, const struct bench *b)
+{
+	unsigned int i;
+
+	for (i = 0; !READ_ONCE(trace.armed); i++) {
+		if (i == 36000)
+			return -ETIMEDOUT;
+		msleep(100);
+	}
+	if (!op->run(b, 8 * BENCH_BURST))
+		return -EIO;
+	trace_mark();
+	if (!op->run(b, 1))
+		return -EIO;
+	trace_mark();
+	return 0;
+}
+
 static struct ucb_pool *make_pool(struct usb_device *udev, const char *name,
 				  size_t size, unsigned int count)
 {
@@ -380,7 +432,8 @@ static struct ucb_pool *make_pool(struct usb_device *udev, const char *name,
 	return ucb_pool_create(udev, &params);
 }
 
-static int bench_size(struct usb_device *udev, size_t size)
+/* All operations at this size; or step through @step alone. */
+static int bench_size(struct usb_device *udev, size_t size, const struct op *step)
 {
 	struct bench b = {
 		.udev = udev,
@@ -397,7 +450,7 @@ static int bench_size(struct usb_device *udev, size_t size)
 		ret = PTR_ERR(b.pool);
 		goto destroy_cache;
 	}
-	ret = measure_size(&b);
+	ret = step ? trace_pair(step, &b) : measure_size(&b);
 	ucb_pool_destroy(b.pool);
 destroy_cache:
 	kmem_cache_destroy(b.cache);
@@ -458,7 +511,7 @@ static ssize_t run_write(struct file *file, const char __user *from, size_t len,
 	nr_results = 0;
 	ret = check_clock();
 	for (i = 0; !ret && i < nr_sizes; i++)
-		ret = bench_size(udev, sizes[i]);
+		ret = bench_size(udev, sizes[i], NULL);
 	mutex_unlock(&bench_lock);
 	usb_put_dev(udev);
 	return ret ?: len;
@@ -536,10 +589,67 @@ static const struct file_operations hold_fops = {
 	.llseek = noop_llseek,
 };
 
+static ssize_t trace_write(struct file *file, const char __user *from, size_t len,
+			   loff_t *pos)
+{
+	char line[96], controller[32], name[32];
+	struct usb_device *udev;
+	unsigned int i;
+	size_t size;
+	int ret;
+
+	ret = copy_line(line, sizeof(line), from, len);
+	if (ret)
+		return ret;
+	if (sscanf(line, "%31s %31s %zu", controller, name, &size) != 3)
+		return -EINVAL;
+	for (i = 0; i < ARRAY_SIZE(ops); i++)
+		if (ops[i].take && !strcmp(ops[i].name, name))
+			break;
+	if (i == ARRAY_SIZE(ops))
+		return -EINVAL;
+	udev = find_device(controller);
+	if (!udev)
+		return -ENODEV;
+	mutex_lock(&bench_lock);
+	ret = bench_size(udev, size, &ops[i]);
+	mutex_unlock(&bench_lock);
+	usb_put_dev(udev);
+	return ret ?: len;
+}
+
+/* Addresses are shown to root, in a machine that is there to be debugged. */
+static int trace_show(struct seq_file *m, void *unused)
+{
+	unsigned int i;
+
+	if (!trace.nr)
+		seq_printf(m, "%lx %lx\n", (unsigned long)trace_mark,
+			   (unsigned long)&trace);
+	for (i = 0; i < min(trace.nr, BENCH_STEPS); i++)
+		seq_printf(m, "%pS\n", (void *)(unsigned long)trace.step[i]);
+	return 0;
+}
+
+static int trace_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, trace_show, NULL);
+}
+
+static const struct file_operations trace_fops = {
+	.owner = THIS_MODULE,
+	.open = trace_open,
+	.read = seq_read,
+	.write = trace_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
 static int __init bench_init(void)
 {
 	bench_dir = debugfs_create_dir("ucb_bench", NULL);
 	debugfs_create_file("run", 0600, bench_dir, NULL, &run_fops);
+	debugfs_create_file("trace", 0600, bench_dir, NULL, &trace_fops);
 	debugfs_create_file("hold", 0200, bench_dir, NULL, &hold_fops);
 	return 0;
 }
