@@ -5,7 +5,7 @@
 The guest runs ucb_bench.ko, its debugger port is the Unix socket SOCKET, and
 its second serial port goes to the file VERDICT. When the line "trace MARK
 BUFFER" stands there, a breakpoint is set on MARK, and every instruction from
-its first call to its second is noted in BUFFER, as bench/ucb_bench.c has it.
+its first call to its second is noted in BUFFER, as bench/trace.c has it.
 """
 import socket
 import struct

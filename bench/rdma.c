@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a key costs, in guest instructions: ucb_bench_rdma.ko, used like
+ * ucb_bench.ko, by writing CONTROLLER to /sys/kernel/debug/ucb_bench_rdma/run.
+ *
+ * Needs the RDMA device rxe0 with an active port. The work requests are local
+ * ones and go to a queue pair that is connected to itself. The device executes
+ * them in a work queue; with one CPU its instructions are counted all the same.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/completion.h>
+#include <linux/debugfs.h>
+#include <linux/dma-mapping.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/sizes.h>
+#include <linux/uaccess.h>
+#include <linux/usb.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+
+#include <ucb/pool.h>
+#include <ucb/rdma.h>
+
+#include "bench.h"
+
+#define BENCH_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE)
+
+/*
+ * @pool: of UCB_POOL_RDMA
+ * @buf: a buffer of it, kept out, whose pages @sgt has mapped for the device
+ * @done: the last work request of a chain has completed, with @status
+ */
+struct fabric {
+	struct ib_device *ibdev;
+	struct ucb_pd *pd;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	struct ucb_pool *pool;
+	struct ucb_buf *buf;
+	struct sg_table sgt;
+	struct ib_cqe cqe;
+	struct completion done;
+	enum ib_wc_status status;
+};
+
+static struct dentry *rdma_dir;
+
+static void chain_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct fabric *f = container_of(wc->wr_cqe, struct fabric, cqe);
+
+	f->status = wc->status;
+	complete(&f->done);
+}
+
+/*
+ * One transfer the usual way, without the transfer: an MR of its own, a key
+ * before and none after. Both work requests are posted at once, and only the
+ * second tells of its completion: it cannot be done for less. Mapping the pages
+ * for the device is not in it.
+ */
+static bool run_verbs(const struct bench *b, unsigned int n)
+{
+	struct fabric *f = b->priv;
+
+	while (n--) {
+		struct ib_send_wr inv = {
+			.opcode = IB_WR_LOCAL_INV,
+			.wr_cqe = &f->cqe,
+			.send_flags = IB_SEND_SIGNALED,
+		};
+		struct ib_reg_wr reg = {
+			.wr.opcode = IB_WR_REG_MR,
+			.wr.next = &inv,
+			.access = BENCH_ACCESS,
+		};
+		struct ib_mr *mr;
+
+		mr = ib_alloc_mr(ucb_pd_ib(f->pd), IB_MR_TYPE_MEM_REG,
+				 DIV_ROUND_UP(b->size, PAGE_SIZE));
+		if (IS_ERR(mr))
+			return false;
+		if (ib_map_mr_sg(mr, f->sgt.sgl, f->sgt.nents, NULL,
+				 PAGE_SIZE) != f->sgt.nents)
+			return false;
+		ib_update_fast_reg_key(mr, (u8)(mr->rkey + 1));
+		reg.mr = mr;
+		reg.key = mr->rkey;
+		inv.ex.invalidate_rkey = mr->rkey;
+		reinit_completion(&f->done);
+		if (ib_post_send(f->qp, &reg.wr, NULL))
+			return false;
+		wait_for_completion(&f->done);
+		if (f->status != IB_WC_SUCCESS || ib_dereg_mr(mr))
+			return false;
+	}
+	return true;
+}
+
+/* The same by our calls, which map the pages as well. */
+static bool run_mr(const struct bench *b, unsigned int n)
+{
+	struct fabric *f = b->priv;
+
+	while (n--) {
+		struct ucb_mr *mr = ucb_mr_reg(f->pd, f->buf, BENCH_ACCESS);
+
+		if (IS_ERR(mr) || ucb_mr_dereg(&mr))
+			return false;
+	}
+	return true;
+}
+
+static bool run_handles(const struct bench *b, struct ucb_pool *pool,
+			unsigned int n)
+{
+	while (n--) {
+		struct ucb_buf *buf = ucb_buf_alloc(pool, GFP_KERNEL);
+
+		if (!buf || ucb_buf_free(buf))
+			return false;
+	}
+	return true;
+}
+
+/* a buffer of a plain pool */
+static bool run_plain(const struct bench *b, unsigned int n)
+{
+	return run_handles(b, b->pool, n);
+}
+
+/* a buffer of a pool whose buffers can have keys */
+static bool run_keyed(const struct bench *b, unsigned int n)
+{
+	struct fabric *f = b->priv;
+
+	return run_handles(b, f->pool, n);
+}
+
+/*
+ * Give the whole pool a key that stays. The one place to fill in when the bridge
+ * has a call for that: till then there are no figures named "persistent".
+ */
+static int grant(struct fabric *f)
+{
+	return -EOPNOTSUPP;
+}
+
+static const struct bench_op ops[] = {
+	{ "verbs", run_verbs },
+	{ "mr", run_mr },
+	{ "plain", run_plain },
+	{ "keyed", run_keyed },
+};
+
+static const struct bench_op granted_ops[] = {
+	{ "persistent", run_keyed },
+};
+
+static int connect_to_itself(struct fabric *f)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT,
+		.port_num = 1,
+		.ah_attr.type = RDMA_AH_ATTR_TYPE_ROCE,
+		.path_mtu = IB_MTU_1024,
+		.dest_qp_num = f->qp->qp_num,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 1,
+	};
+	const struct ib_gid_attr *gid;
+	union ib_gid dgid;
+	int ret;
+
+	gid = rdma_get_gid_attr(f->ibdev, 1, 0);
+	if (IS_ERR(gid))
+		return PTR_ERR(gid);
+	ret = rdma_read_gid_l2_fields(gid, NULL, attr.ah_attr.roce.dmac);
+	dgid = gid->gid;
+	rdma_put_gid_attr(gid);
+	if (ret)
+		return ret;
+	rdma_ah_set_port_num(&attr.ah_attr, 1);
+	rdma_ah_set_grh(&attr.ah_attr, &dgid, 0, 0, 1, 0);
+
+	ret = ib_modify_qp(f->qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
+			   IB_QP_PORT | IB_QP_ACCESS_FLAGS);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTR;
+	ret = ib_modify_qp(f->qp, &attr, IB_QP_STATE | IB_QP_AV |
+			   IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTS;
+	return ib_modify_qp(f->qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT |
+			    IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_SQ_PSN |
+			    IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int make_qp(struct fabric *f)
+{
+	struct ib_qp_init_attr init = {
+		.cap = {
+			.max_send_wr = 8,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+	};
+	int ret;
+
+	f->cqe.done = chain_done;
+	init_completion(&f->done);
+	f->cq = ib_alloc_cq(f->ibdev, f, 8, 0, IB_POLL_SOFTIRQ);
+	if (IS_ERR(f->cq))
+		return PTR_ERR(f->cq);
+	init.send_cq = f->cq;
+	init.recv_cq = f->cq;
+	f->qp = ib_create_qp(ucb_pd_ib(f->pd), &init);
+	if (IS_ERR(f->qp)) {
+		ret = PTR_ERR(f->qp);
+		goto free_cq;
+	}
+	ret = connect_to_itself(f);
+	if (ret)
+		goto destroy_qp;
+	return 0;
+
+destroy_qp:
+	ib_destroy_qp(f->qp);
+free_cq:
+	ib_free_cq(f->cq);
+	return ret;
+}
+
+static void destroy_qp(struct fabric *f)
+{
+	ib_destroy_qp(f->qp);
+	ib_free_cq(f->cq);
+}
+
+static int map_buf(struct fabric *f)
+{
+	size_t offset;
+	int ret;
+
+	ret = ucb_buf_get_sgtable(f->buf, &f->sgt, &offset);
+	if (ret)
+		return ret;
+	ret = offset ? -EINVAL :
+		       ib_dma_map_sgtable_attrs(f->ibdev, &f->sgt, DMA_BIDIRECTIONAL,
+						DMA_ATTR_SKIP_CPU_SYNC);
+	if (ret)
+		sg_free_table(&f->sgt);
+	return ret;
+}
+
+static void unmap_buf(struct fabric *f)
+{
+	ib_dma_unmap_sgtable_attrs(f->ibdev, &f->sgt, DMA_BIDIRECTIONAL,
+				   DMA_ATTR_SKIP_CPU_SYNC);
+	sg_free_table(&f->sgt);
+}
+
+static int measure_size(struct usb_device *udev, struct fabric *f, size_t size)
+{
+	const struct ucb_pool_params params = {
+		.name = "bench-rdma",
+		.size = size,
+		.min = 256,
+		.flags = UCB_POOL_RDMA,
+	};
+	struct bench b = {
+		.udev = udev,
+		.size = size,
+		.priv = f,
+	};
+	int ret;
+
+	b.pool = bench_make_pool(udev, "bench", size, 256);
+	if (IS_ERR(b.pool))
+		return PTR_ERR(b.pool);
+	f->pool = ucb_pool_create(udev, &params);
+	if (IS_ERR(f->pool)) {
+		ret = PTR_ERR(f->pool);
+		goto destroy_plain;
+	}
+	f->buf = ucb_buf_alloc(f->pool, GFP_KERNEL);
+	if (!f->buf) {
+		ret = -ENOMEM;
+		goto destroy_pool;
+	}
+	ret = map_buf(f);
+	if (ret)
+		goto free_buf;
+	ret = bench_measure(ops, ARRAY_SIZE(ops), &b);
+	if (!ret) {
+		ret = grant(f);
+		if (!ret)
+			ret = bench_measure(granted_ops, ARRAY_SIZE(granted_ops), &b);
+		else if (ret == -EOPNOTSUPP)
+			ret = 0;
+	}
+	unmap_buf(f);
+free_buf:
+	if (ucb_buf_free(f->buf))
+		pr_err("a buffer was not freed\n");
+destroy_pool:
+	ucb_pool_destroy(f->pool);
+destroy_plain:
+	ucb_pool_destroy(b.pool);
+	return ret;
+}
+
+static int measure(struct usb_device *udev)
+{
+	static const size_t sizes[] = { SZ_4K, SZ_64K };
+	struct fabric f = {};
+	unsigned int i;
+	int ret;
+
+	f.ibdev = ib_device_get_by_name("rxe0", RDMA_DRIVER_RXE);
+	if (!f.ibdev)
+		return -ENODEV;
+	f.pd = ucb_pd_get(f.ibdev, 1);
+	if (IS_ERR(f.pd)) {
+		ret = PTR_ERR(f.pd);
+		goto put_device;
+	}
+	ret = make_qp(&f);
+	if (ret)
+		goto put_pd;
+	for (i = 0; !ret && i < ARRAY_SIZE(sizes); i++)
+		ret = measure_size(udev, &f, sizes[i]);
+	destroy_qp(&f);
+put_pd:
+	ucb_pd_put(f.pd);
+put_device:
+	ib_device_put(f.ibdev);
+	return ret;
+}
+
+static ssize_t run_write(struct file *file, const char __user *from, size_t len,
+			 loff_t *pos)
+{
+	struct usb_device *udev;
+	char line[64];
+	int ret;
+
+	ret = bench_copy_line(line, sizeof(line), from, len);
+	if (ret)
+		return ret;
+	udev = bench_find_device(line);
+	if (!udev)
+		return -ENODEV;
+	mutex_lock(&bench_lock);
+	bench_forget();
+	ret = bench_check_clock();
+	if (!ret)
+		ret = measure(udev);
+	mutex_unlock(&bench_lock);
+	usb_put_dev(udev);
+	if (ret)
+		pr_err("error %d\n", ret);
+	return ret ?: len;
+}
+
+static int run_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, bench_show, NULL);
+}
+
+static const struct file_operations run_fops = {
+	.owner = THIS_MODULE,
+	.open = run_open,
+	.read = seq_read,
+	.write = run_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
+static int __init bench_rdma_init(void)
+{
+	rdma_dir = debugfs_create_dir("ucb_bench_rdma", NULL);
+	debugfs_create_file("run", 0600, rdma_dir, NULL, &run_fops);
+	return 0;
+}
+module_init(bench_rdma_init);
+
+static void __exit bench_rdma_exit(void)
+{
+	debugfs_remove_recursive(rdma_dir);
+}
+module_exit(bench_rdma_exit);
+
+MODULE_DESCRIPTION("Instructions of keys, under an instruction-counting clock");
+MODULE_LICENSE("GPL");
