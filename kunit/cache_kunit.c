@@ -9,16 +9,12 @@
 #include <linux/kthread.h>
 #include <linux/prandom.h>
 #include <linux/ptr_ring.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 
 #include <ucb/pool.h>
 
 #include "fake_hcd.h"
-
-static void cache_destroy(void *pool)
-{
-	ucb_pool_destroy(pool);
-}
 
 static struct ucb_pool *cache_pool(struct kunit *test, struct fake_hcd *fake,
 				   size_t size, unsigned int min,
@@ -27,11 +23,8 @@ static struct ucb_pool *cache_pool(struct kunit *test, struct fake_hcd *fake,
 	const struct ucb_pool_params params = {
 		.name = "cache", .size = size, .min = min, .max = max,
 	};
-	struct ucb_pool *pool = ucb_pool_create(fake->udev, &params);
 
-	KUNIT_ASSERT_FALSE(test, IS_ERR(pool));
-	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, cache_destroy, pool));
-	return pool;
+	return pool_get(test, fake->udev, &params);
 }
 
 static struct ucb_pool_stats cache_stats(struct ucb_pool *pool)
@@ -181,15 +174,12 @@ static void cache_locks_two_cpus(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, cache_stats(relay->pool).live);
 }
 
-KUNIT_ARRAY_PARAM(kind, fake_params, fake_param_desc);
-
 #define REACH_MAX	512
 
 /* All buffers of a pool can be had, whichever CPU's cache they are in. */
 static void cache_reach(struct kunit *test, unsigned int max)
 {
-	const struct fake_param *param = test->param_value;
-	struct ucb_pool *pool = cache_pool(test, fake_hcd_get(test, param->kind), 64, max, max);
+	struct ucb_pool *pool = cache_pool(test, kind_hcd(test), 64, max, max);
 	struct ucb_buf **bufs = kunit_kcalloc(test, max, sizeof(*bufs), GFP_KERNEL);
 	unsigned int i, cpu, last = cache_last_cpu(test);
 
@@ -377,8 +367,7 @@ static void cache_press(struct kunit *test)
 /* Memory pressure takes idle blocks above min, and no others. */
 static void cache_shrink(struct kunit *test)
 {
-	const struct fake_param *param = test->param_value;
-	struct fake_hcd *fake = fake_hcd_get(test, param->kind);
+	struct fake_hcd *fake = kind_hcd(test);
 	struct ucb_pool *pool = cache_pool(test, fake, 4096, 8, 0);
 	struct ucb_buf *bufs[PRESS_BUFS];
 	struct ucb_pool_stats stats;
@@ -410,11 +399,38 @@ static void cache_shrink(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, 0, ucb_buf_free(bufs[i]));
 }
 
+/*
+ * C23: with GFP_NOIO nothing under it waits for memory that I/O must free, on
+ * any controller: lockdep sees it, with this thread marked as reclaiming.
+ */
+static void cache_noio(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = cache_pool(test, fake, 4096, 1, 0);
+	struct ucb_buf *bufs[8];
+	dma_addr_t dma;
+	unsigned int i;
+	void *addr;
+
+	fs_reclaim_acquire(GFP_KERNEL);
+	for (i = 0; i < ARRAY_SIZE(bufs); i++)
+		bufs[i] = ucb_buf_alloc(pool, GFP_NOIO);
+	addr = ucb_alloc_coherent(fake->udev, 12345, GFP_NOIO, &dma);
+	fs_reclaim_release(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 12345, addr, dma));
+	KUNIT_EXPECT_GT_MSG(test, cache_stats(pool).core_allocs, 1,
+			    "the core was not asked: this tests nothing");
+	for (i = 0; i < ARRAY_SIZE(bufs); i++) {
+		KUNIT_ASSERT_NOT_NULL(test, bufs[i]);
+		KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(bufs[i]));
+	}
+}
+
 /* Limits go up and down; what is refused changes nothing. */
 static void cache_resize(struct kunit *test)
 {
-	const struct fake_param *param = test->param_value;
-	struct ucb_pool *pool = cache_pool(test, fake_hcd_get(test, param->kind), 4096, 4, 8);
+	struct ucb_pool *pool = cache_pool(test, kind_hcd(test), 4096, 4, 8);
 	struct ucb_buf *bufs[16];
 	unsigned int i;
 
@@ -444,8 +460,7 @@ static void cache_resize(struct kunit *test)
 /* The free that names the size, too. */
 static void cache_free_sized(struct kunit *test)
 {
-	const struct fake_param *param = test->param_value;
-	struct ucb_pool *pool = cache_pool(test, fake_hcd_get(test, param->kind), 700, 1, 8);
+	struct ucb_pool *pool = cache_pool(test, kind_hcd(test), 700, 1, 8);
 	dma_addr_t dma;
 	void *addr;
 
@@ -470,6 +485,7 @@ static struct kunit_case cache_cases[] = {
 	KUNIT_CASE(cache_wait),
 	KUNIT_CASE(cache_wait_ends),
 	KUNIT_CASE_PARAM(cache_shrink, kind_gen_params),
+	KUNIT_CASE_PARAM(cache_noio, kind_gen_params),
 	KUNIT_CASE_PARAM(cache_resize, kind_gen_params),
 	KUNIT_CASE_PARAM(cache_free_sized, kind_gen_params),
 	{}

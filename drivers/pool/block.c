@@ -12,6 +12,7 @@
 
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/usb.h>
 #include <linux/usb/hcd.h>
@@ -84,6 +85,7 @@ static void ucb_block_release(struct kref *ref)
 	struct ucb_block *block = container_of(ref, struct ucb_block, ref);
 
 	ucb_pool_put(block->pool);
+	kfree(block->stacks);
 	kfree_rcu(block, rcu);
 }
 
@@ -99,6 +101,26 @@ void ucb_block_put(struct ucb_block *block)
 static bool ucb_core_zeroes(const struct ucb_pool *pool, size_t size)
 {
 	return pool->kind == UCB_HCD_DMA && size > 2048;
+}
+
+/*
+ * Behind an IOMMU the DMA API allocates page tables and lists with GFP_KERNEL,
+ * whatever it was asked for: the task's scope is what it cannot widen.
+ */
+static void *ucb_core_alloc(struct ucb_pool *pool, size_t size, gfp_t gfp,
+			    dma_addr_t *dma)
+{
+	bool scope = gfpflags_allow_blocking(gfp) && !(gfp & __GFP_IO);
+	unsigned int noio = 0;
+	void *addr;
+
+	atomic_long_inc(&pool->core_allocs);
+	if (scope)
+		noio = memalloc_noio_save();
+	addr = usb_alloc_coherent(pool->udev, size, gfp, dma);
+	if (scope)
+		memalloc_noio_restore(noio);
+	return addr;
 }
 
 struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
@@ -119,13 +141,11 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	block->cache = pool->cache + class;
 	block->size = size;
 	block->stride = stride;
-	atomic_long_inc(&pool->core_allocs);
-	block->addr = usb_alloc_coherent(pool->udev, size, gfp & ~__GFP_ZERO,
-					 &block->dma);
-	if (!block->addr) {
-		kfree(block);
-		return NULL;
-	}
+	if ((pool->flags & UCB_POOL_DEBUG) && !ucb_stacks_alloc(block, gfp))
+		goto err_free;
+	block->addr = ucb_core_alloc(pool, size, gfp & ~__GFP_ZERO, &block->dma);
+	if (!block->addr)
+		goto err_free;
 	if (!ucb_core_zeroes(pool, size))
 		memset(block->addr, 0, size);
 
@@ -144,6 +164,11 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	kref_get(&pool->ref);
 	ucb_block_show(block);
 	return block;
+
+err_free:
+	kfree(block->stacks);
+	kfree(block);
+	return NULL;
 }
 
 /**

@@ -125,8 +125,10 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 
 		bool debug = pool->flags & UCB_POOL_DEBUG;
 
-		if (debug)
+		if (debug) {
 			ucb_guard_arm(buf, requested);
+			ucb_stacks_save(buf, false);
+		}
 		WRITE_ONCE(buf->requested, requested);
 		ucb_buf_hand_out(buf, debug ? UCB_USE_OUT | UCB_USE_SLOW :
 					      UCB_USE_OUT, caller);

@@ -82,9 +82,12 @@ int ucb_free_checked(struct ucb_buf *buf, const dma_addr_t *dma,
 
 	if (READ_ONCE(pool->dead))
 		return ucb_free_gone(buf, caller);
-	if (use <= 0)
-		return ucb_refuse(pool, buf, UCB_MISUSE_DOUBLE, -EALREADY, 1,
-				  use, caller);
+	if (use <= 0) {
+		ucb_refuse(pool, buf, UCB_MISUSE_DOUBLE, -EALREADY, 1, use,
+			   caller);
+		ucb_stacks_print(buf);
+		return -EALREADY;
+	}
 	if (size && *size != buf->requested)
 		return ucb_refuse(pool, buf, UCB_MISUSE_SIZE, -EINVAL,
 				  buf->requested, *size, caller);
@@ -106,6 +109,7 @@ int ucb_free_checked(struct ucb_buf *buf, const dma_addr_t *dma,
 
 	trace_ucb_free(pool->id, buf->requested, caller);
 	if (pool->flags & UCB_POOL_DEBUG) {
+		ucb_stacks_save(buf, true);
 		if (!ucb_guard_intact(buf)) {
 			ucb_buf_quarantine(buf);
 			return 0;

@@ -140,6 +140,7 @@ static_assert(sizeof(struct ucb_buf) <= 64);
  * @size: bytes, as given to usb_alloc_coherent()
  * @stride: bytes from one buffer to the next
  * @class: of its buffers
+ * @stacks: in a debug pool: who allocated and freed each buffer last
  * @nr: buffers in @bufs
  * @bufs: the buffers
  */
@@ -159,6 +160,7 @@ struct ucb_block {
 	size_t size;
 	size_t stride;
 	unsigned int class;
+	struct ucb_stacks *stacks;
 	unsigned int nr;
 	struct ucb_buf bufs[] __counted_by(nr);
 };
@@ -374,6 +376,10 @@ int ucb_buf_hold(struct ucb_buf *buf, int add);
 void ucb_buf_release(struct ucb_buf *buf, int sub);
 
 /* guard.c */
+void ucb_stacks_init(void);
+bool ucb_stacks_alloc(struct ucb_block *block, gfp_t gfp);
+void ucb_stacks_save(struct ucb_buf *buf, bool freed);
+void ucb_stacks_print(const struct ucb_buf *buf);
 void ucb_guard_arm(struct ucb_buf *buf, u32 requested);
 bool ucb_guard_intact(struct ucb_buf *buf);
 void ucb_poison(struct ucb_buf *buf);

@@ -10,7 +10,23 @@
 #include "internal.h"
 
 bool ucb_debug;
-module_param_named(debug, ucb_debug, bool, 0644);
+
+/* a drop-in pool may be made where the stacks' table cannot be */
+static int ucb_debug_set(const char *val, const struct kernel_param *kp)
+{
+	int ret = param_set_bool(val, kp);
+
+	if (!ret && ucb_debug)
+		ucb_stacks_init();
+	return ret;
+}
+
+static const struct kernel_param_ops ucb_debug_ops = {
+	.flags = KERNEL_PARAM_OPS_FL_NOARG,
+	.set = ucb_debug_set,
+	.get = param_get_bool,
+};
+module_param_cb(debug, &ucb_debug_ops, &ucb_debug, 0644);
 MODULE_PARM_DESC(debug, "guard bytes, poison and delayed reissue in pools created from now on");
 
 struct workqueue_struct *ucb_wq;

@@ -110,6 +110,7 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 				continue;
 			}
 			ucb_guard_arm(buf, requested);
+			ucb_stacks_save(buf, false);
 			use |= UCB_USE_SLOW;
 		}
 		WRITE_ONCE(buf->requested, requested);
@@ -347,6 +348,8 @@ struct ucb_pool *ucb_pool_create(struct usb_device *udev,
 	pool->flags |= params->flags;
 	if (pool->flags & UCB_POOL_ZERO)
 		pool->zero = __GFP_ZERO;
+	if (pool->flags & UCB_POOL_DEBUG)
+		ucb_stacks_init();
 	ucb_pool_set_limits(pool, params->min, params->max ?: UINT_MAX);
 
 	ret = ucb_pool_fill(pool, pool->min);
