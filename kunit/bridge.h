@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the suites of the bridge under a failing device share: a pool on a real
+ * What the suites of the bridge under a failing device share: a pool on an xHCI
  * controller, the RDMA device rxe0, and a peer of it.
  */
 #ifndef _UCB_KUNIT_BRIDGE_H
@@ -37,7 +37,6 @@ static inline int bridge_test_init(struct kunit *test)
 		.size = SZ_64K,
 		.flags = UCB_POOL_RDMA,
 	};
-	const struct fake_param *param = test->param_value;
 	struct fixture *f;
 	int err;
 
@@ -50,7 +49,7 @@ static inline int bridge_test_init(struct kunit *test)
 	err = kunit_add_action_or_reset(test, put_rxe, f->rxe);
 	if (err)
 		return err;
-	f->hcd = fake_hcd_get(test, param ? param->kind : REAL_XHCI);
+	f->hcd = fake_hcd_get(test, REAL_XHCI);
 	f->pool = ucb_pool_create(f->hcd->udev, &params);
 	if (IS_ERR(f->pool))
 		return PTR_ERR(f->pool);

@@ -3,21 +3,14 @@
  * The bridge on an RDMA device that fails, falls silent, maps a part, and with a
  * peer that kills keys.
  *
- * Needs a device that isolates, named rxe0, and a USB device on an xHCI and on a
- * dummy_hcd controller. The registration queue pair is nobody's to see: a case
- * that is after it looks for it among the device's operations.
+ * Needs a device that isolates, named rxe0, and a USB device on an xHCI
+ * controller. The registration queue pair is nobody's to see: a case that is
+ * after it looks for it among the device's operations.
  */
 #include <linux/ktime.h>
 #include <linux/module.h>
 
 #include "bridge.h"
-
-static const struct fake_param controllers[] = {
-	{ "dummy_hcd", REAL_DUMMY },
-	{ "qemu-xhci", REAL_XHCI },
-};
-
-KUNIT_ARRAY_PARAM(controller, controllers, fake_param_desc);
 
 /*
  * In front of rxe0's operations, for one case.
@@ -344,8 +337,7 @@ static struct kunit_case bridge_cases[] = {
 	KUNIT_CASE(bridge_rqp_fails),
 	KUNIT_CASE_SLOW(bridge_device_silent),
 	KUNIT_CASE(bridge_prefix_refused),
-	KUNIT_CASE_PARAM_ATTR(bridge_current_bytes, controller_gen_params,
-			      { .speed = KUNIT_SPEED_SLOW }),
+	KUNIT_CASE_SLOW(bridge_current_bytes),
 	KUNIT_CASE(bridge_key_killed),
 	{}
 };

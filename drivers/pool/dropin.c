@@ -120,6 +120,8 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 	if (!ucb_pool_enter(pool))
 		return false;
 	block = ucb_block_new(pool, class, 1, bytes, bytes, gfp);
+	if (!block && ucb_pools_settle(gfp))
+		block = ucb_block_new(pool, class, 1, bytes, bytes, gfp);
 	if (block) {
 		struct ucb_buf *buf = &block->bufs[0];
 
@@ -295,7 +297,7 @@ static DECLARE_WORK(ucb_dropin_work, ucb_dropin_work_fn);
 
 void ucb_dropin_sweep(void)
 {
-	queue_work(ucb_wq, &ucb_dropin_work);
+	queue_work(ucb_end_wq, &ucb_dropin_work);
 }
 
 void ucb_dropin_exit(void)

@@ -294,7 +294,9 @@ struct ucb_given {
 	dma_addr_t dma;
 };
 
+/* refills and gives back; what ends pools waits for those, and so is apart */
 extern struct workqueue_struct *ucb_wq;
+extern struct workqueue_struct *ucb_end_wq;
 extern bool ucb_debug;
 
 /* pool.c */
@@ -302,6 +304,7 @@ extern bool ucb_debug;
 #define UCB_RECORD_GFP(gfp)	((gfp) & ~(GFP_ZONEMASK | __GFP_ZERO | __GFP_COMP))
 struct ucb_pool *ucb_pool_new(struct usb_device *udev, bool dropin, gfp_t gfp);
 void ucb_pool_put(struct ucb_pool *pool);
+bool ucb_pools_settle(gfp_t gfp);
 bool ucb_pool_enter(struct ucb_pool *pool);
 void ucb_pool_exit(struct ucb_pool *pool);
 bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,

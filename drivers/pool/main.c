@@ -30,6 +30,7 @@ module_param_cb(debug, &ucb_debug_ops, &ucb_debug, 0644);
 MODULE_PARM_DESC(debug, "guard bytes, poison and delayed reissue in pools created from now on");
 
 struct workqueue_struct *ucb_wq;
+struct workqueue_struct *ucb_end_wq;
 
 static int ucb_usb_event(struct notifier_block *nb, unsigned long event,
 			 void *data)
@@ -59,9 +60,14 @@ static int __init ucb_init(void)
 	ucb_wq = alloc_workqueue("ucb", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	if (!ucb_wq)
 		return -ENOMEM;
+	ucb_end_wq = alloc_workqueue("ucb_end", WQ_UNBOUND, 0);
+	if (!ucb_end_wq) {
+		ret = -ENOMEM;
+		goto err_wq;
+	}
 	ret = ucb_bufs_init();
 	if (ret)
-		goto err_wq;
+		goto err_end_wq;
 	ret = ucb_shrink_init();
 	if (ret)
 		goto err_bufs;
@@ -71,6 +77,8 @@ static int __init ucb_init(void)
 
 err_bufs:
 	ucb_bufs_exit();
+err_end_wq:
+	destroy_workqueue(ucb_end_wq);
 err_wq:
 	destroy_workqueue(ucb_wq);
 	return ret;
@@ -82,10 +90,11 @@ static void __exit ucb_exit(void)
 	ucb_dropin_exit();
 	ucb_shrink_exit();
 	/* pools on their way out put themselves on the queue once more */
-	drain_workqueue(ucb_wq);
+	drain_workqueue(ucb_end_wq);
 	rcu_barrier();
 	ucb_debugfs_exit();
 	ucb_bufs_exit();
+	destroy_workqueue(ucb_end_wq);
 	destroy_workqueue(ucb_wq);
 }
 

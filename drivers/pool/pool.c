@@ -74,7 +74,7 @@ static void ucb_pool_unref(struct kref *ref)
 	struct ucb_pool *pool = container_of(ref, struct ucb_pool, ref);
 
 	/* the last handle may go in any context, usb_put_dev() may sleep */
-	queue_work(ucb_wq, &pool->release);
+	queue_work(ucb_end_wq, &pool->release);
 }
 
 void ucb_pool_put(struct ucb_pool *pool)
@@ -137,8 +137,20 @@ static size_t ucb_pool_stride(const struct ucb_pool *pool)
 				   PAGE_ALIGN(bytes);
 }
 
+/*
+ * What was freed may be on its way to the core still, which has too little
+ * without it: wait for that. Not from the worker.
+ */
+bool ucb_pools_settle(gfp_t gfp)
+{
+	if (!gfpflags_allow_blocking(gfp))
+		return false;
+	flush_workqueue(ucb_wq);
+	return true;
+}
+
 /* -ENOSPC when max is reached, -ENOMEM, -ENODEV when the pool is going */
-static int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp)
+static int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker)
 {
 	size_t stride = ucb_pool_stride(pool);
 	size_t size = stride;
@@ -163,6 +175,8 @@ static int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp)
 		goto out;
 	}
 	block = ucb_block_new(pool, 0, nr, stride, size, gfp);
+	if (!block && !worker && ucb_pools_settle(gfp))
+		block = ucb_block_new(pool, 0, nr, stride, size, gfp);
 	if (block) {
 		ucb_depot_add(pool, block, false);
 	} else {
@@ -193,7 +207,7 @@ static void ucb_pool_work(struct work_struct *work)
 	pool->want = false;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	if (want)
-		ucb_pool_grow(pool, GFP_NOIO | __GFP_NOWARN);
+		ucb_pool_grow(pool, GFP_NOIO | __GFP_NOWARN, true);
 	if (pool->dropin)
 		ucb_debugfs_add(pool);
 }
@@ -304,7 +318,7 @@ static int ucb_pool_fill(struct ucb_pool *pool, unsigned int min)
 	int ret = 0;
 
 	while (!ret && READ_ONCE(pool->nr_bufs) < min)
-		ret = ucb_pool_grow(pool, GFP_KERNEL);
+		ret = ucb_pool_grow(pool, GFP_KERNEL, false);
 	if (ret)
 		dev_err(&pool->udev->dev,
 			"ucb: pool %u (%s): min %u not met, %u buffers of %zu bytes allocated: %pe\n",
@@ -413,7 +427,7 @@ static noinline bool ucb_pool_get_slow(struct ucb_pool *pool, gfp_t gfp,
 			ucb_pool_want(pool);
 			return false;
 		}
-		ret = ucb_pool_grow(pool, gfp);
+		ret = ucb_pool_grow(pool, gfp, false);
 		if (ret == -ENOSPC && !(gfp & __GFP_NOWARN))
 			dev_warn_ratelimited(&pool->udev->dev,
 					     "ucb: pool %u (%s): all %u buffers (max) are out\n",
