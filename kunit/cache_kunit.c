@@ -451,7 +451,6 @@ static void cache_resize(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 16, cache_stats(pool).live);
 	for (i = 0; i < 16; i++)
 		KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(bufs[i]));
-	KUNIT_EXPECT_EQ(test, 0, ucb_pool_resize(pool, 0, 4));
 	KUNIT_EXPECT_LE(test, cache_stats(pool).buffers, 4);
 	KUNIT_EXPECT_EQ(test, 0, ucb_pool_resize(pool, 12, 0));
 	KUNIT_EXPECT_GE(test, cache_stats(pool).buffers, 12);

@@ -116,7 +116,7 @@ static inline int peer_qp_to_rts(struct ib_qp *qp, u32 dest, int gid_index)
 		return err;
 
 	attr.qp_state = IB_QPS_RTS;
-	attr.timeout = 14;
+	attr.timeout = 17; /* 0.5 s: an emulated debug kernel is slow */
 	attr.retry_cnt = 7;
 	attr.rnr_retry = 7;
 	attr.sq_psn = qp->qp_num & 0xffffff;

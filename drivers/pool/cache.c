@@ -34,8 +34,6 @@ static struct ucb_buf *ucb_depot_pop(struct ucb_pool *pool,
 {
 	struct llist_node *node = block->home;
 
-	if (block->nr_home == block->nr)
-		pool->nr_idle--;
 	block->home = READ_ONCE(node->next);
 	if (!--block->nr_home)
 		list_del_init(&block->depot);
@@ -45,11 +43,10 @@ static struct ucb_buf *ucb_depot_pop(struct ucb_pool *pool,
 }
 
 /* pool->lock is held. The block is the worker's from here on. */
-void ucb_depot_reap(struct ucb_pool *pool, struct ucb_block *block)
+static void ucb_depot_reap(struct ucb_pool *pool, struct ucb_block *block)
 {
 	list_del_init(&block->depot);
 	list_del_init(&block->node);
-	pool->nr_idle--;
 	pool->nr_blocks--;
 	pool->nr_bufs -= block->nr;
 	pool->idle -= block->nr * block->stride;
@@ -85,9 +82,8 @@ static void ucb_depot_push(struct ucb_pool *pool, struct ucb_buf *buf)
 	pool->nr_out--;
 	if (block->nr_home < block->nr)
 		return;
-	pool->nr_idle++;
-	if (pool->dropin && (block->class == UCB_CLASS_NONE ||
-			     pool->idle > UCB_DROPIN_IDLE_BYTES))
+	if (pool->nr_bufs > pool->max || block->class == UCB_CLASS_NONE ||
+	    (pool->dropin && pool->idle > UCB_DROPIN_IDLE_BYTES))
 		ucb_depot_reap(pool, block);
 }
 

@@ -77,8 +77,8 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 		ucb_pool_put(pool);
 		return other;
 	}
-	/* the worker makes the debugfs folder */
-	queue_work(ucb_wq, &pool->work);
+	/* this may be any context, and the worker must not wait for reclaim */
+	queue_work(ucb_end_wq, &pool->show);
 	return pool;
 }
 

@@ -356,6 +356,11 @@ int ucb_free_coherent(struct usb_device *udev, size_t size, void *addr,
 }
 EXPORT_SYMBOL_GPL(ucb_free_coherent);
 
+static bool ucb_pool_closed(const struct ucb_pool *pool)
+{
+	return READ_ONCE(pool->dying) || READ_ONCE(pool->gone);
+}
+
 /*
  * Mark a buffer as being worked on, and hold its record: @add is 1, with
  * UCB_USE_URB for a URB. The caller has the buffer, or is inside
@@ -364,21 +369,38 @@ EXPORT_SYMBOL_GPL(ucb_free_coherent);
 int ucb_buf_hold(struct ucb_buf *buf, int add)
 {
 	struct ucb_pool *pool = buf->block->pool;
-	int use = atomic_read(&buf->use);
+	int use, ret = 0;
 
+	/*
+	 * Looked at before, so that reclaiming, which waits for RCU, finds no
+	 * buffer busy that is not; and after, for who has just set dying: the
+	 * cmpxchg is a full barrier and pairs with the lock around that.
+	 */
+	rcu_read_lock();
+	if (ucb_pool_closed(pool)) {
+		ret = -ENODEV;
+		goto out;
+	}
+	use = atomic_read(&buf->use);
 	do {
-		if (use < UCB_USE_OUT)
-			return -ENOENT;
-		if (add & use & UCB_USE_URB)
-			return -EBUSY;
+		if (use < UCB_USE_OUT) {
+			ret = -ENOENT;
+			goto out;
+		}
+		if (add & use & UCB_USE_URB) {
+			ret = -EBUSY;
+			goto out;
+		}
 	} while (!atomic_try_cmpxchg(&buf->use, &use, use + add));
-	/* the cmpxchg is a full barrier: pairs with the lock around dying */
-	if (READ_ONCE(pool->dying) || READ_ONCE(pool->gone)) {
+	if (ucb_pool_closed(pool)) {
 		atomic_sub(add, &buf->use);
-		return -ENODEV;
+		ret = -ENODEV;
+		goto out;
 	}
 	kref_get(&buf->block->ref);
-	return 0;
+out:
+	rcu_read_unlock();
+	return ret;
 }
 
 void ucb_buf_release(struct ucb_buf *buf, int sub)

@@ -203,7 +203,6 @@ struct ucb_cache {
  * @min: buffers kept
  * @max: most buffers owned; UINT_MAX for no limit
  * @nr_blocks: blocks owned
- * @nr_idle: blocks with all buffers at home
  * @nr_bufs: buffers owned, with those being allocated
  * @nr_out: buffers that are not in the depot
  * @nr_bad: of those, quarantined
@@ -226,6 +225,7 @@ struct ucb_cache {
  * @urbs: submitted with our helper
  * @reap: blocks whose memory the worker gives back
  * @work: refills and gives back
+ * @show: makes the debugfs folder of a drop-in pool
  * @release: frees the pool in process context
  * @reclaimers: the first to add itself reclaims
  * @reclaimed: completed when that is over
@@ -254,7 +254,6 @@ struct ucb_pool {
 	unsigned int min;
 	unsigned int max;
 	unsigned int nr_blocks;
-	unsigned int nr_idle;
 	unsigned int nr_bufs;
 	unsigned int nr_out;
 	unsigned int nr_bad;
@@ -278,6 +277,7 @@ struct ucb_pool {
 	struct usb_anchor urbs;
 	struct llist_head reap;
 	struct work_struct work;
+	struct work_struct show;
 	struct work_struct release;
 	atomic_t reclaimers;
 	struct completion reclaimed;
@@ -315,7 +315,6 @@ struct ucb_buf *ucb_depot_get(struct ucb_pool *pool, unsigned int class);
 unsigned int ucb_depot_put(struct ucb_pool *pool, struct llist_node *chain);
 void ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 		   bool first_out);
-void ucb_depot_reap(struct ucb_pool *pool, struct ucb_block *block);
 unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
 			     unsigned long pages);
 void ucb_cache_overflow(struct ucb_block *block);

@@ -198,6 +198,7 @@ void ucb_pool_destroy(struct ucb_pool *pool)
 	if (!pool)
 		return;
 	ucb_pool_reclaim(pool);
+	cancel_work_sync(&pool->show);
 	ucb_debugfs_remove(pool);
 	ucb_pool_drop(pool);
 }

@@ -208,8 +208,11 @@ static void ucb_pool_work(struct work_struct *work)
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	if (want)
 		ucb_pool_grow(pool, GFP_NOIO | __GFP_NOWARN, true);
-	if (pool->dropin)
-		ucb_debugfs_add(pool);
+}
+
+static void ucb_pool_show(struct work_struct *work)
+{
+	ucb_debugfs_add(container_of(work, struct ucb_pool, show));
 }
 
 /* Ask the worker for a block. */
@@ -258,6 +261,7 @@ struct ucb_pool *ucb_pool_new(struct usb_device *udev, bool dropin, gfp_t gfp)
 	init_usb_anchor(&pool->urbs);
 	init_llist_head(&pool->reap);
 	INIT_WORK(&pool->work, ucb_pool_work);
+	INIT_WORK(&pool->show, ucb_pool_show);
 	INIT_WORK(&pool->release, ucb_pool_release);
 	init_completion(&pool->reclaimed);
 	if (READ_ONCE(ucb_debug))
@@ -383,8 +387,9 @@ EXPORT_SYMBOL_GPL(ucb_pool_create);
  * @max: most buffers the pool may own; 0 for no limit
  *
  * The counterpart of mempool_resize(). The @min buffers are there when it
- * returns. A pool that owns more than @max gives idle blocks back and makes no
- * new ones; what the driver has stays with it. Calls must not overlap.
+ * returns. A pool that owns more than @max makes no new blocks, and gives those
+ * back whose buffers are home, at once or when they come. Calls must not
+ * overlap.
  *
  * Context: Process; may sleep.
  * Return: 0; -EINVAL when @min is over @max; -ENOMEM when @min cannot be met;
