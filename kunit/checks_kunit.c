@@ -82,6 +82,7 @@ static void check_unknown(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ENOENT, PTR_ERR(ucb_buf_get(other, addr)));
 	KUNIT_EXPECT_EQ(test, -ENOENT, PTR_ERR(ucb_buf_get(pool, addr + 1)));
 	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr, dma));
+	KUNIT_EXPECT_EQ(test, -ENOENT, PTR_ERR(ucb_buf_get(pool, addr)));
 }
 
 /* Another device's buffer is unknown to this one. */
@@ -167,11 +168,12 @@ static void check_gone(struct kunit *test)
 
 /*
  * C10: freed 5 s after the unplug. With the controller gone nothing is touched;
- * while it is there, a free is a free.
+ * while it is there a free is a free, but no new work is let in.
  */
 static void check_free_after_unplug(struct kunit *test)
 {
 	const struct fake_param *param = test->param_value;
+	struct ucb_buf *buf;
 	struct kept *k;
 	int want;
 
@@ -182,6 +184,10 @@ static void check_free_after_unplug(struct kunit *test)
 	while (time_before(jiffies, k->unplugged + 5 * HZ))
 		schedule_timeout_uninterruptible(k->unplugged + 5 * HZ - jiffies);
 	if (!want) {
+		buf = ucb_buf_get(k->pool, k->addr);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(buf));
+		KUNIT_EXPECT_EQ(test, -ENODEV, ucb_buf_busy_get(buf));
+		ucb_buf_put(buf);
 		memset(k->addr, 0x3d, KEPT_SIZE);
 		memset(k->dropin, 0x3d, KEPT_SIZE);
 	}
