@@ -102,17 +102,19 @@ judge()
 		"$out/$1.ktap" "$out/$1.counts" "$parser"
 }
 
-# guest NAME MACHINE APPEND KOS...: run the suites there and add its counts. It
-# has an xHCI controller and on that a stick with media in it.
+# A guest with USB: an xHCI controller and a stick with media in it.
+usb=(-device "qemu-xhci,id=xhci"
+	-drive "if=none,id=stick,format=raw,snapshot=on,file=$out/stick.img"
+	-device "usb-storage,bus=xhci.0,drive=stick")
+
+# guest NAME MACHINE APPEND KOS...: run the suites there and add its counts
 guest()
 {
 	local name=$1 kind=$2 append=$3 status=0 p f s
 
 	shift 3
 	say "guest $name"
-	boot "$name" "$kind" "$@" -- "$append" -device "qemu-xhci,id=xhci" \
-		-drive "if=none,id=stick,format=raw,snapshot=on,file=$out/stick.img" \
-		-device "usb-storage,bus=xhci.0,drive=stick" || status=$?
+	boot "$name" "$kind" "$@" -- "$append" "${usb[@]}" || status=$?
 	[ $status -lt 128 ] || exit $status
 	judge "$name" $status || say "guest $name failed; see $out/$name.log"
 	read -r p f s < "$out/$name.counts"
