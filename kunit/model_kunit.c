@@ -356,16 +356,9 @@ static void own_make(struct worker *worker)
 /* With what the worker has of it; a handle that is left says what happened. */
 static void own_destroy(struct worker *worker)
 {
-	struct ucb_buf *left = NULL;
-	int i, ret;
+	struct ucb_buf *left = ucb_buf_alloc(worker->own, GFP_KERNEL);
+	int ret;
 
-	for (i = 0; i < SLOTS && !left; i++) {
-		if (!worker->own_slots[i].addr)
-			continue;
-		left = ucb_buf_get(worker->own, worker->own_slots[i].addr);
-		if (IS_ERR(left))
-			left = NULL;
-	}
 	ucb_pool_destroy(worker->own);
 	worker->own = NULL;
 	memset(worker->own_slots, 0, sizeof(worker->own_slots));
