@@ -198,6 +198,12 @@ static void slot_check(struct worker *worker, struct slot *slot)
 	rcu_read_unlock();
 }
 
+/* A miss of memory, where none may be left: what was freed waits for the worker. */
+static bool short_of_memory(struct worker *worker)
+{
+	return going(worker) || worker->model->fake->kind == FAKE_LOCALMEM;
+}
+
 static void shared_alloc(struct worker *worker, struct shared *shared, struct slot *slot,
 			 struct call *call)
 {
@@ -207,7 +213,8 @@ static void shared_alloc(struct worker *worker, struct shared *shared, struct sl
 	call_in_context(call);
 	if (call->addr)
 		slot_fill(worker, slot, call, call->what == ZALLOC);
-	else if (!going(worker) && (call->context == TASK || shared->prefilled))
+	else if (shared->prefilled ? !going(worker) :
+				     call->context == TASK && !short_of_memory(worker))
 		/* no worker takes more than its part of max */
 		fail(worker, "no buffer in context %d", call->context);
 }
@@ -303,7 +310,7 @@ static void dropin_op(struct worker *worker, struct call *call)
 		call_in_context(call);
 		if (call->addr)
 			slot_fill(worker, slot, call, call->size > 2048);
-		else if (!going(worker) && call->context == TASK)
+		else if (call->context == TASK && !short_of_memory(worker))
 			fail(worker, "no %zu bytes by the drop-in call", call->size);
 		return;
 	}
@@ -346,7 +353,7 @@ static void own_make(struct worker *worker)
 
 	worker->own = ucb_pool_create(worker->model->fake->udev, &params);
 	if (IS_ERR(worker->own)) {
-		if (!going(worker))
+		if (!short_of_memory(worker))
 			fail(worker, "no pool of %zu bytes: %ld", params.size,
 			     PTR_ERR(worker->own));
 		worker->own = NULL;
@@ -389,7 +396,7 @@ static void own_op(struct worker *worker, struct call *call)
 		call_in_context(call);
 		if (call->addr)
 			slot_fill(worker, slot, call, false);
-		else if (!going(worker) && call->context == TASK)
+		else if (call->context == TASK && !short_of_memory(worker))
 			fail(worker, "no buffer of a pool of its own");
 		return;
 	}
