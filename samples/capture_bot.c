@@ -112,7 +112,8 @@ static int read_status(struct capture *cap)
 
 /*
  * One command that reads @len bytes into @buf, or if that is NULL up to @len
- * bytes to @answer.
+ * bytes to @answer, whose rest is zeroed. A device may fill up what it cannot
+ * read and say so by a residue: that is no data.
  * -EREMOTEIO means that the device refused the command and is ready for the
  * next one.
  */
@@ -120,8 +121,11 @@ static int bot_command(struct capture *cap, const u8 *cdb, u8 cdb_len,
 		       struct ucb_buf *buf, void *answer, u32 len)
 {
 	struct bulk_cb_wrap *cbw = cap->cmd;
+	struct bulk_cs_wrap *csw = cap->cmd;
 	int n, err;
 
+	if (answer)
+		memset(answer, 0, len);
 	memset(cbw, 0, US_BULK_CB_WRAP_LEN);
 	cbw->Signature = cpu_to_le32(US_BULK_CB_SIGN);
 	cbw->Tag = ++cap->tag;
@@ -149,7 +153,7 @@ static int bot_command(struct capture *cap, const u8 *cdb, u8 cdb_len,
 		n = err;
 		goto reset;
 	}
-	return buf && n != len ? -EPROTO : 0;
+	return buf && (n != len || csw->Residue) ? -EPROTO : 0;
 
 reset:
 	if (!READ_ONCE(cap->gone))
