@@ -17,7 +17,8 @@
 #include "bench.h"
 
 #define BENCH_WINDOWS	8
-#define BENCH_SPREAD	32	/* stretches of a window */
+#define BENCH_SPREAD	128	/* stretches of a window, for buffers to 4 KiB */
+#define BENCH_SPREAD_BIG	32
 #define BENCH_SCALE	100	/* figures are kept in hundredths */
 #define BENCH_RESULTS	128
 #define BENCH_OPS	12
@@ -54,6 +55,13 @@ static u64 clock_cost(void)
 	return least;
 }
 
+static unsigned int nr_stretches(const struct bench_op *op, const struct bench *b)
+{
+	if (!op->take)
+		return 1;
+	return b->size <= SZ_4K ? BENCH_SPREAD : BENCH_SPREAD_BIG;
+}
+
 /*
  * One window of @n pairs. What is taken first would be the same buffer every
  * time, and how long a hash chain it is on a matter of luck. So the window is
@@ -64,7 +72,7 @@ static u64 clock_cost(void)
 static bool measure_window(const struct bench_op *op, const struct bench *b,
 			   unsigned int n, u64 *ticks)
 {
-	unsigned int stretches = op->take ? BENCH_SPREAD : 1;
+	unsigned int stretches = nr_stretches(op, b);
 	u64 reading = clock_cost();
 	unsigned int i, taken = 0;
 	bool ok = true;
@@ -73,7 +81,9 @@ static bool measure_window(const struct bench_op *op, const struct bench *b,
 	for (i = 0; ok && i < stretches; i++) {
 		u64 start;
 
-		if (op->take && !op->run(b, 1))
+		if (op->take)
+			ok = op->run(b, 1);
+		if (!ok)
 			break;
 		start = rdtsc_ordered();
 		ok = op->run(b, n / stretches);
@@ -83,10 +93,30 @@ static bool measure_window(const struct bench_op *op, const struct bench *b,
 			taken += ok;
 		}
 	}
-	ok = i == stretches && ok;
 	while (taken)
 		ok &= op->give(b, &spread[--taken]);
 	return ok;
+}
+
+/*
+ * How many pairs fill a window: the same number in each of its stretches. Not
+ * fewer than it takes to see work that is put off and done in batches, as an
+ * IOMMU's flushes are, every 256 frees.
+ */
+static bool fit_window(const struct bench_op *op, const struct bench *b,
+		       unsigned int *pairs)
+{
+	unsigned int step = max(nr_stretches(op, b), BENCH_BURST);
+	u64 ticks, n;
+
+	if (!measure_window(op, b, step, &ticks) ||
+	    !measure_window(op, b, step, &ticks))
+		return false;
+	n = div64_u64((u64)bench_window * step, max(ticks, 1ULL));
+	if (b->size <= SZ_64K)
+		n = max_t(u64, n, bench_least_pairs);
+	*pairs = round_up(clamp_val(n, 1, 1 << 20), step);
+	return true;
 }
 
 /* Does the counter count instructions? Two of them, many times, must show. */
@@ -113,26 +143,6 @@ int bench_check_clock(void)
 	return 0;
 }
 EXPORT_SYMBOL_GPL(bench_check_clock);
-
-/*
- * How many pairs fill a window: the same number in each of its stretches. Not
- * fewer than it takes to see work that is put off and done in batches, as an
- * IOMMU's flushes are, every 256 frees.
- */
-static bool fit_window(const struct bench_op *op, const struct bench *b,
-		       unsigned int *pairs)
-{
-	u64 ticks, n;
-
-	if (!measure_window(op, b, BENCH_SPREAD, &ticks) ||
-	    !measure_window(op, b, BENCH_SPREAD, &ticks))
-		return false;
-	n = div64_u64((u64)bench_window * BENCH_SPREAD, max(ticks, 1ULL));
-	if (b->size <= SZ_64K)
-		n = max_t(u64, n, bench_least_pairs);
-	*pairs = round_up(clamp_val(n, 1, 1 << 20), BENCH_SPREAD);
-	return true;
-}
 
 /* The loops of run, without a body. */
 static bool run_nothing(const struct bench *b, unsigned int n)
