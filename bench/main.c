@@ -12,7 +12,8 @@
  * In /sys/kernel/debug/ucb_bench:
  *
  *   run   write CONTROLLER, e.g. "xhci-hcd": measure on its root hub; then read
- *         a line for each figure, "OPERATION SIZE INSTRUCTIONS PAIRS"
+ *         a line for each figure, "OPERATION SIZE INSTRUCTIONS LATE PAIRS":
+ *         LATE are those that others execute in the 20 ms after it
  *   hold  write "CONTROLLER SIZE COUNT": keep a pool of that many buffers, so
  *         that its memory can be looked at; write "none" to end it
  *   trace write "CONTROLLER OPERATION SIZE": one pair, for a debugger that steps

@@ -12,6 +12,8 @@
 #include <linux/mutex.h>
 #include <linux/seq_file.h>
 #include <linux/sizes.h>
+#include <linux/tick.h>
+#include <linux/time64.h>
 #include <asm/msr.h>
 
 #include "bench.h"
@@ -30,6 +32,7 @@ struct result {
 	const char *op;
 	size_t size;
 	u64 cost;
+	u64 late;
 	unsigned int pairs;
 };
 
@@ -119,6 +122,20 @@ static bool fit_window(const struct bench_op *op, const struct bench *b,
 	return true;
 }
 
+/* Instructions that others execute while this sleeps. */
+static u64 others_work(void)
+{
+	u64 start = rdtsc_ordered();
+	u64 idle = get_cpu_idle_time_us(0, NULL);
+	u64 busy;
+
+	/* time without instructions passes only when the CPU is idle */
+	msleep(20);
+	idle = (get_cpu_idle_time_us(0, NULL) - idle) * NSEC_PER_USEC;
+	busy = rdtsc_ordered() - start;
+	return busy - min(busy, idle);
+}
+
 /* Does the counter count instructions? Two of them, many times, must show. */
 int bench_check_clock(void)
 {
@@ -154,7 +171,8 @@ static bool run_nothing(const struct bench *b, unsigned int n)
 
 static const struct bench_op loop = { "loop", run_nothing };
 
-static int add_result(const char *op, size_t size, u64 cost, unsigned int pairs)
+static int add_result(const char *op, size_t size, u64 cost, u64 late,
+		      unsigned int pairs)
 {
 	struct result *r = &results[nr_results];
 
@@ -163,6 +181,7 @@ static int add_result(const char *op, size_t size, u64 cost, unsigned int pairs)
 	r->op = op;
 	r->size = size;
 	r->cost = cost;
+	r->late = late;
 	r->pairs = pairs;
 	nr_results++;
 	return 0;
@@ -180,7 +199,7 @@ int bench_measure(const struct bench_op *ops, unsigned int nr, const struct benc
 	/* the last is what the loop costs, to be taken off */
 	const struct bench_op *all[BENCH_OPS];
 	unsigned int pairs[BENCH_OPS];
-	u64 least[BENCH_OPS], ticks;
+	u64 least[BENCH_OPS], late[BENCH_OPS], ticks;
 	unsigned int i, w;
 	u64 overhead;
 	int ret;
@@ -190,26 +209,29 @@ int bench_measure(const struct bench_op *ops, unsigned int nr, const struct benc
 	for (i = 0; i <= nr; i++) {
 		all[i] = i < nr ? &ops[i] : &loop;
 		least[i] = U64_MAX;
+		late[i] = 0;
 		if (!fit_window(all[i], b, &pairs[i]))
 			goto fail;
 	}
 	for (w = 0; w < BENCH_WINDOWS; w++) {
 		for (i = 0; i <= nr; i++) {
-			/* let what the others left for later be done */
-			msleep(20);
 			if (!all[i]->run(b, round_up(pairs[i] / 8, BENCH_BURST)) ||
 			    !measure_window(all[i], b, pairs[i], &ticks))
 				goto fail;
 			least[i] = min(least[i], ticks);
+			/* what it has left for a worker, or for later */
+			late[i] += others_work();
 		}
 	}
 	overhead = div_u64(least[nr] * BENCH_SCALE, pairs[nr]);
-	ret = add_result(loop.name, b->size, overhead, pairs[nr]);
+	ret = add_result(loop.name, b->size, overhead, 0, pairs[nr]);
 	for (i = 0; !ret && i < nr; i++) {
 		u64 cost = div_u64(least[i] * BENCH_SCALE, pairs[i]);
+		u64 left = late[i] - min(late[i], late[nr]);
 
+		left = div_u64(left * BENCH_SCALE, BENCH_WINDOWS * pairs[i]);
 		ret = add_result(all[i]->name, b->size,
-				 cost - min(cost, overhead), pairs[i]);
+				 cost - min(cost, overhead), left, pairs[i]);
 	}
 	return ret;
 fail:
@@ -218,17 +240,24 @@ fail:
 }
 EXPORT_SYMBOL_GPL(bench_measure);
 
+static void show_scaled(struct seq_file *m, u64 figure)
+{
+	u32 rest;
+	u64 whole = div_u64_rem(figure, BENCH_SCALE, &rest);
+
+	seq_printf(m, " %llu.%02u", whole, rest);
+}
+
 int bench_show(struct seq_file *m, void *unused)
 {
 	unsigned int i;
 
 	mutex_lock(&bench_lock);
 	for (i = 0; i < nr_results; i++) {
-		u32 rest;
-		u64 whole = div_u64_rem(results[i].cost, BENCH_SCALE, &rest);
-
-		seq_printf(m, "%s %zu %llu.%02u %u\n", results[i].op,
-			   results[i].size, whole, rest, results[i].pairs);
+		seq_printf(m, "%s %zu", results[i].op, results[i].size);
+		show_scaled(m, results[i].cost);
+		show_scaled(m, results[i].late);
+		seq_printf(m, " %u\n", results[i].pairs);
 	}
 	mutex_unlock(&bench_lock);
 	return 0;

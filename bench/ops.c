@@ -155,7 +155,7 @@ static const struct bench_op ops[] = {
 };
 
 struct ucb_pool *bench_make_pool(struct usb_device *udev, const char *name,
-				  size_t size, unsigned int count)
+				 size_t size, unsigned int count)
 {
 	const struct ucb_pool_params params = {
 		.name = name,
