@@ -50,9 +50,7 @@ static void ucb_depot_reap(struct ucb_pool *pool, struct ucb_block *block)
 	pool->nr_blocks--;
 	pool->nr_bufs -= block->nr;
 	pool->idle -= block->nr * block->stride;
-	llist_add(&block->reap, &pool->reap);
-	/* under the lock: once it is dropped, reclaiming may run to its end */
-	queue_work(ucb_wq, &pool->work);
+	ucb_pool_reap(pool, block);
 }
 
 /* pool->lock is held. */

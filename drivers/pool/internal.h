@@ -305,6 +305,7 @@ extern bool ucb_debug;
 struct ucb_pool *ucb_pool_new(struct usb_device *udev, bool dropin, gfp_t gfp);
 void ucb_pool_put(struct ucb_pool *pool);
 bool ucb_pools_settle(gfp_t gfp);
+void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block);
 bool ucb_pool_enter(struct ucb_pool *pool);
 void ucb_pool_exit(struct ucb_pool *pool);
 bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,

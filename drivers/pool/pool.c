@@ -137,16 +137,29 @@ static size_t ucb_pool_stride(const struct ucb_pool *pool)
 				   PAGE_ALIGN(bytes);
 }
 
+/* blocks on their way back to the core */
+static atomic_t ucb_reaping;
+
 /*
- * What was freed may be on its way to the core still, which has too little
- * without it: wait for that. Not from the worker.
+ * What was freed may be on its way still, to a core that has too little without
+ * it: wait for that, and say whether it is worth another try. Not from the
+ * worker.
  */
 bool ucb_pools_settle(gfp_t gfp)
 {
-	if (!gfpflags_allow_blocking(gfp))
+	if (!gfpflags_allow_blocking(gfp) || !atomic_read(&ucb_reaping))
 		return false;
 	flush_workqueue(ucb_wq);
 	return true;
+}
+
+/* pool->lock is held; @block is on no list of the pool any more. */
+void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block)
+{
+	atomic_inc(&ucb_reaping);
+	llist_add(&block->reap, &pool->reap);
+	/* under the lock: once it is dropped, reclaiming may run to its end */
+	queue_work(ucb_wq, &pool->work);
 }
 
 /* -ENOSPC when max is reached, -ENOMEM, -ENODEV when the pool is going */
@@ -201,6 +214,7 @@ static void ucb_pool_work(struct work_struct *work)
 	llist_for_each_entry_safe(block, next, reap, reap) {
 		ucb_block_hide(block);
 		ucb_block_release_memory(block);
+		atomic_dec(&ucb_reaping);
 	}
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	want = pool->want && list_empty(&pool->depot[0]);
