@@ -494,6 +494,7 @@ static struct kunit_suite cache_suite = {
 	.name = "ucb_cache",
 	.test_cases = cache_cases,
 };
+
 kunit_test_suite(cache_suite);
 
 MODULE_DESCRIPTION("Suite: per-CPU caches and the depot");

@@ -14,6 +14,7 @@
  */
 static __always_inline struct ucb_buf *ucb_cache_pop(struct ucb_cache *cache)
 {
+	/* pairs with the cmpxchg of ucb_cache_push() and ucb_cache_overflow() */
 	struct llist_node *first = smp_load_acquire(&cache->bufs.first);
 
 	do {

@@ -47,10 +47,10 @@
  */
 #define UCB_USE_HOME		0
 #define UCB_USE_OUT		1
-#define UCB_USE_COUNT		((1 << 28) - 1)
-#define UCB_USE_URB		(1 << 28)
-#define UCB_USE_HANDLE		(1 << 29)
-#define UCB_USE_SLOW		(1 << 30)
+#define UCB_USE_COUNT		((int)GENMASK(27, 0))
+#define UCB_USE_URB		((int)BIT(28))
+#define UCB_USE_HANDLE		((int)BIT(29))
+#define UCB_USE_SLOW		((int)BIT(30))
 /* being freed, or never to be used again */
 #define UCB_USE_QUARANTINED	(-1)
 /* reclaimed while the driver had it; if it has a handle, that holds the block */
@@ -120,6 +120,7 @@ struct ucb_buf {
 	u32 requested;
 	unsigned long caller;
 };
+
 static_assert(sizeof(struct ucb_buf) <= 64);
 
 /**

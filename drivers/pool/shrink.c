@@ -24,15 +24,18 @@ static unsigned long ucb_shrink_count(struct shrinker *shrinker,
 	unsigned long pages = 0, flags;
 	struct ucb_pool *pool;
 
-	if (!raw_spin_trylock_irqsave(&ucb_pools_lock, flags))
-		return 0;
+	local_irq_save(flags);
+	if (!raw_spin_trylock(&ucb_pools_lock))
+		goto out;
 	list_for_each_entry(pool, &ucb_pools, node) {
 		if (!raw_spin_trylock(&pool->lock))
 			continue;
 		pages += ucb_pool_idle_pages(pool);
 		raw_spin_unlock(&pool->lock);
 	}
-	raw_spin_unlock_irqrestore(&ucb_pools_lock, flags);
+	raw_spin_unlock(&ucb_pools_lock);
+out:
+	local_irq_restore(flags);
 	return pages ?: SHRINK_EMPTY;
 }
 
