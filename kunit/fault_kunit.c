@@ -49,8 +49,8 @@ static unsigned long failing_fit(unsigned long *map, unsigned long size, unsigne
 	return gen_pool_first_fit(map, size, start, nr, NULL, pool, start_addr);
 }
 
-/* Return: how many allocations there are that can fail. */
-static unsigned int walk_kernel_faults(struct kunit *test, struct walk *walk)
+/* A fault that does not reach the caller was borne: by trying again, or so. */
+static void walk_kernel_faults(struct kunit *test, struct walk *walk)
 {
 	unsigned int nth, left, failed = 0;
 	int ret;
@@ -66,16 +66,14 @@ static unsigned int walk_kernel_faults(struct kunit *test, struct walk *walk)
 			walk->undo(walk);
 		if (left)
 			break;
-		/* not of ours, like that of a debugging aid: borne */
 		ret = walk->op(walk);
 		KUNIT_ASSERT_EQ_MSG(test, ret, 0, "not usable after fault %u", nth);
 		walk->undo(walk);
 	}
 	KUNIT_EXPECT_EQ_MSG(test, ret, 0, "failed without a fault");
 	KUNIT_EXPECT_LT(test, nth, MOST_FAULTS);
-	KUNIT_EXPECT_GT(test, failed, 0);
+	KUNIT_EXPECT_GT(test, nth, 1);
 	kunit_info(test, "%u faults, %u of them reached the caller", nth - 1, failed);
-	return nth - 1;
 }
 
 static void walk_local_faults(struct kunit *test, struct walk *walk)
@@ -94,7 +92,6 @@ static void walk_local_faults(struct kunit *test, struct walk *walk)
 			walk->undo(walk);
 		if (left)
 			break;
-		KUNIT_EXPECT_NE(test, ret, 0);
 		ret = walk->op(walk);
 		KUNIT_ASSERT_EQ_MSG(test, ret, 0, "not usable after fault %u", nth);
 		walk->undo(walk);

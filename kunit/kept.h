@@ -7,7 +7,7 @@
 #define _UCB_KUNIT_KEPT_H
 
 #include <linux/completion.h>
-#include <linux/fs.h>
+#include <linux/device.h>
 #include <linux/jiffies.h>
 
 #include "fake_hcd.h"
@@ -25,8 +25,7 @@ struct kept {
 	unsigned long unplugged;	/* jiffies */
 };
 
-/* by enum fake_kind; the xHCI's device cannot be pulled from here */
-static struct kept kept[REAL_DUMMY + 1];
+static struct kept kept[REAL_XHCI + 1];	/* by enum fake_kind */
 
 static void kept_drop(void)
 {
@@ -60,35 +59,27 @@ static int replug_event(struct notifier_block *nb, unsigned long event, void *da
 	return NOTIFY_OK;
 }
 
-/* The gadget's controller, by name; an empty one pulls the plug. */
-static int gadget_bind(const char *udc)
-{
-	struct file *file = filp_open("/sys/kernel/config/usb_gadget/loop/UDC", O_WRONLY, 0);
-	loff_t pos = 0;
-	ssize_t ret;
-
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	ret = kernel_write(file, udc, strlen(udc), &pos);
-	filp_close(file, NULL);
-	return ret < 0 ? ret : 0;
-}
-
-/* Pull the gadget's plug, and put it in again: that makes another device. */
-static int kept_unplug_gadget(struct kept *k)
+/*
+ * Take the device's hub out of work and put it back: the device goes as when its
+ * plug is pulled, and another is found in its place.
+ */
+static int kept_unplug(struct kept *k)
 {
 	struct replug replug = { .nb.notifier_call = replug_event, .old = k->fake->udev };
-	int ret;
+	struct usb_interface *hub = usb_ifnum_to_if(k->fake->udev->parent, 0);
+	int ret = 0;
 
+	if (!hub)
+		return -ENODEV;
 	init_completion(&replug.gone);
 	init_completion(&replug.back);
 	usb_register_notify(&replug.nb);
-	ret = gadget_bind("\n");
-	if (!ret && !wait_for_completion_timeout(&replug.gone, KEPT_TIMEOUT))
-		ret = -ETIMEDOUT;
+	device_release_driver(&hub->dev);
 	k->unplugged = jiffies;
-	if (!ret)
-		ret = gadget_bind("dummy_udc.0\n");
+	if (!wait_for_completion_timeout(&replug.gone, KEPT_TIMEOUT))
+		ret = -ETIMEDOUT;
+	if (device_attach(&hub->dev) != 1)
+		ret = -ENODEV;
 	if (!ret && !wait_for_completion_timeout(&replug.back, KEPT_TIMEOUT))
 		ret = -ETIMEDOUT;
 	usb_unregister_notify(&replug.nb);
@@ -122,7 +113,7 @@ static int kept_take(struct kunit_suite *suite)
 			break;
 		}
 		if (fake_is_real(i)) {
-			ret = kept_unplug_gadget(k);
+			ret = kept_unplug(k);
 		} else {
 			fake_hcd_remove(k->fake);
 			k->unplugged = jiffies;
