@@ -44,8 +44,8 @@ static struct result results[BENCH_RESULTS];
 static unsigned int nr_results;
 static struct bench_slot spread[BENCH_SPREAD];
 
-/* What reading the clock twice costs. */
-static u64 clock_cost(void)
+/* What a stretch costs that has no pairs: two readings of the clock, a call. */
+static u64 empty_stretch(const struct bench_op *op, const struct bench *b)
 {
 	u64 least = U64_MAX;
 	unsigned int i;
@@ -53,6 +53,7 @@ static u64 clock_cost(void)
 	for (i = 0; i < BENCH_WINDOWS; i++) {
 		u64 start = rdtsc_ordered();
 
+		op->run(b, 0);
 		least = min(least, rdtsc_ordered() - start);
 	}
 	return least;
@@ -76,7 +77,7 @@ static bool measure_window(const struct bench_op *op, const struct bench *b,
 			   unsigned int n, u64 *ticks)
 {
 	unsigned int stretches = nr_stretches(op, b);
-	u64 reading = clock_cost();
+	u64 empty = empty_stretch(op, b);
 	unsigned int i, taken = 0;
 	bool ok = true;
 
@@ -90,7 +91,7 @@ static bool measure_window(const struct bench_op *op, const struct bench *b,
 			break;
 		start = rdtsc_ordered();
 		ok = op->run(b, n / stretches);
-		*ticks += rdtsc_ordered() - start - reading;
+		*ticks += rdtsc_ordered() - start - empty;
 		if (ok && op->take) {
 			ok = op->take(b, &spread[i]);
 			taken += ok;
