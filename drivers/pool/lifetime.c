@@ -68,7 +68,7 @@ static void ucb_kept_report(struct ucb_pool *pool, const struct ucb_kept *kept)
 	unsigned int i;
 
 	for (i = 0; i < UCB_NR_KEPT && kept[i].count; i++)
-		dev_warn(dev, "ucb: pool %u (%s): %u of %u bytes allocated by %pS %s\n",
+		dev_warn(dev, "ucb: pool %u (%s): %u buffers of %u bytes allocated by %pS %s\n",
 			 pool->id, pool->name, kept[i].count, kept[i].size,
 			 (void *)kept[i].caller,
 			 kept[i].busy ? "still in use, leaked" :
