@@ -372,7 +372,6 @@ static void own_destroy(struct worker *worker)
 	if (!left)
 		return;
 	ret = ucb_buf_free(left);
-	ucb_buf_put(left);
 	if (ret != -ENODEV)
 		fail(worker, "a buffer of a destroyed pool gave %d", ret);
 }

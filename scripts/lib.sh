@@ -65,8 +65,9 @@ need_space()
 		die "needs $2 MB free under $1, there are $free"
 }
 
-# sync_tree DIR: bring DIR, a copy of the sources to build in, up to date.
-# Unchanged files keep their times, so that only what changed is built.
+# sync_tree DIR: bring DIR, a copy of the sources to build in, up to date. What
+# has changed is new, however old it is in the tree, and the rest keeps its time,
+# so that make builds the one and not the other.
 sync_tree()
 {
 	local dir=$1 file
@@ -81,7 +82,10 @@ sync_tree()
 	while read -r file; do
 		rm "$dir/$file"
 	done
-	tar -C "$top" -cf - --no-recursion -T "$dir/.files" | tar -C "$dir" -xf -
+	while read -r file; do
+		cmp -s "$top/$file" "$dir/$file" ||
+			install -D -m 644 "$top/$file" "$dir/$file"
+	done < "$dir/.files"
 }
 
 # build_modules KDIR DIR [make arguments]: build the modules in a copy of the

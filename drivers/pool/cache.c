@@ -37,7 +37,7 @@ static struct ucb_buf *ucb_depot_pop(struct ucb_pool *pool,
 	block->home = READ_ONCE(node->next);
 	if (!--block->nr_home)
 		list_del_init(&block->depot);
-	pool->idle -= block->stride;
+	pool->idle[block->class] -= block->stride;
 	pool->nr_out++;
 	return llist_entry(node, struct ucb_buf, node);
 }
@@ -49,7 +49,7 @@ static void ucb_depot_reap(struct ucb_pool *pool, struct ucb_block *block)
 	list_del_init(&block->node);
 	pool->nr_blocks--;
 	pool->nr_bufs -= block->nr;
-	pool->idle -= block->nr * block->stride;
+	pool->idle[block->class] -= block->nr * block->stride;
 	ucb_pool_reap(pool, block);
 }
 
@@ -76,12 +76,13 @@ static void ucb_depot_push(struct ucb_pool *pool, struct ucb_buf *buf)
 		block->home_last = &buf->node;
 		list_move_tail(&block->depot, depot);
 	}
-	pool->idle += block->stride;
+	pool->idle[block->class] += block->stride;
 	pool->nr_out--;
 	if (block->nr_home < block->nr)
 		return;
 	if (pool->nr_bufs > pool->max || block->class == UCB_CLASS_NONE ||
-	    (pool->dropin && pool->idle > UCB_DROPIN_IDLE_BYTES))
+	    (pool->dropin &&
+	     pool->idle[block->class] > UCB_DROPIN_IDLE_BYTES))
 		ucb_depot_reap(pool, block);
 }
 
@@ -318,6 +319,17 @@ unsigned int ucb_cache_total(struct ucb_pool *pool)
 	for (class = 0; class < pool->nr_classes; class++)
 		nr += ucb_cache_nr(pool, class);
 	return nr;
+}
+
+/* pool->lock is held. */
+size_t ucb_depot_bytes(const struct ucb_pool *pool)
+{
+	unsigned int class;
+	size_t bytes = 0;
+
+	for (class = 0; class < pool->nr_classes; class++)
+		bytes += pool->idle[class];
+	return bytes;
 }
 
 /* pool->lock is held. */

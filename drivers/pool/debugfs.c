@@ -42,7 +42,7 @@ void ucb_pool_get_stats(struct ucb_pool *pool, struct ucb_pool_stats *stats)
 	stats->quarantined = pool->nr_bad;
 	stats->cached = ucb_cache_total(pool);
 	stats->high = pool->high;
-	stats->idle_bytes = pool->idle;
+	stats->idle_bytes = ucb_depot_bytes(pool);
 	stats->depot_locks = pool->depot_locks;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	stats->core_allocs = atomic_long_read(&pool->core_allocs);

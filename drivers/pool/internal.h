@@ -67,8 +67,8 @@
 #define UCB_CLASS_NONE		(UCB_CLASS_MAX_SHIFT - UCB_CLASS_MIN_SHIFT + 1)
 #define UCB_NR_CLASSES		(UCB_CLASS_NONE + 1)
 
-/* idle memory that a drop-in pool keeps before it gives blocks back */
-#define UCB_DROPIN_IDLE_BYTES	(4UL << 20)
+/* idle memory that a drop-in pool keeps of a class before it gives blocks back */
+#define UCB_DROPIN_IDLE_BYTES	(2UL << 20)
 
 /* most buffers that move between a CPU's cache and the depot at once */
 #define UCB_BATCH		32
@@ -209,7 +209,7 @@ struct ucb_cache {
  * @nr_bad: of those, quarantined
  * @high: most @nr_out so far
  * @waiters: calls that wait for a buffer
- * @idle: bytes in the depot
+ * @idle: bytes in the depot, by class
  * @want: the worker is to add a block
  * @dying: no new submissions and registrations, for good
  * @gone: the same, until the device comes back
@@ -260,7 +260,7 @@ struct ucb_pool {
 	unsigned int nr_bad;
 	unsigned int high;
 	unsigned int waiters;
-	size_t idle;
+	size_t idle[UCB_NR_CLASSES];
 	bool want;
 	bool dying;
 	bool gone;
@@ -324,6 +324,7 @@ bool ucb_cache_drain(struct ucb_pool *pool, unsigned int class);
 void ucb_cache_set_limits(struct ucb_pool *pool);
 void ucb_buf_quarantine(struct ucb_buf *buf);
 unsigned int ucb_cache_total(struct ucb_pool *pool);
+size_t ucb_depot_bytes(const struct ucb_pool *pool);
 size_t ucb_cache_bytes(struct ucb_pool *pool);
 unsigned int ucb_cache_live(struct ucb_pool *pool);
 void ucb_wake_waiters(struct irq_work *work);

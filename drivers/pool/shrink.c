@@ -15,7 +15,7 @@ static unsigned long ucb_pool_idle_pages(struct ucb_pool *pool)
 {
 	if (pool->dead || pool->nr_bufs <= pool->min)
 		return 0;
-	return (pool->idle + ucb_cache_bytes(pool)) >> PAGE_SHIFT;
+	return (ucb_depot_bytes(pool) + ucb_cache_bytes(pool)) >> PAGE_SHIFT;
 }
 
 static unsigned long ucb_shrink_count(struct shrinker *shrinker,
