@@ -14,10 +14,6 @@
 
 #include "bench.h"
 
-/* The one line to change when the checked free takes other arguments. */
-#define BENCH_POOL_FREE(pool, size, addr, dma) \
-	((void)(size), ucb_pool_free(pool, addr, dma))
-
 /*
  * One allocation and one free of each kind. Inlined into the loops below, so
  * that what is counted is the calls, as a driver makes them.
@@ -72,7 +68,7 @@ static __always_inline bool take_zeroed(const struct bench *b, struct bench_slot
 
 static __always_inline bool give_pool(const struct bench *b, struct bench_slot *slot)
 {
-	return !BENCH_POOL_FREE(b->pool, b->size, slot->addr, slot->dma);
+	return !ucb_pool_free_sized(b->pool, b->size, slot->addr, slot->dma);
 }
 
 static __always_inline bool take_dropin(const struct bench *b, struct bench_slot *slot)

@@ -80,13 +80,24 @@ void ucb_block_release_memory(struct ucb_block *block)
 	ucb_block_put(block);
 }
 
+static void ucb_block_free(struct ucb_block *block)
+{
+	kfree(block->stacks);
+	kfree(block->bufs);
+	kfree(block);
+}
+
+static void ucb_block_free_rcu(struct rcu_head *rcu)
+{
+	ucb_block_free(container_of(rcu, struct ucb_block, rcu));
+}
+
 static void ucb_block_release(struct kref *ref)
 {
 	struct ucb_block *block = container_of(ref, struct ucb_block, ref);
 
 	ucb_pool_put(block->pool);
-	kfree(block->stacks);
-	kfree_rcu(block, rcu);
+	call_rcu(&block->rcu, ucb_block_free_rcu);
 }
 
 void ucb_block_put(struct ucb_block *block)
@@ -130,9 +141,12 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	struct ucb_block *block;
 	unsigned int i;
 
-	block = kzalloc(struct_size(block, bufs, nr), UCB_RECORD_GFP(gfp));
+	block = kzalloc(sizeof(*block), UCB_RECORD_GFP(gfp));
 	if (!block)
 		return NULL;
+	block->bufs = kcalloc(nr, sizeof(*block->bufs), UCB_RECORD_GFP(gfp));
+	if (!block->bufs)
+		goto err_free;
 	kref_init(&block->ref);
 	INIT_LIST_HEAD(&block->depot);
 	block->nr = nr;
@@ -147,7 +161,7 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	if (!block->addr)
 		goto err_free;
 	if (!ucb_core_zeroes(pool, size))
-		memset(block->addr, 0, size);
+		ucb_zero(block->addr, size);
 
 	for (i = 0; i < nr; i++) {
 		struct ucb_buf *buf = &block->bufs[i];
@@ -166,8 +180,7 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	return block;
 
 err_free:
-	kfree(block->stacks);
-	kfree(block);
+	ucb_block_free(block);
 	return NULL;
 }
 

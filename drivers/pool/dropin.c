@@ -181,7 +181,7 @@ static noinline void *ucb_dropin_alloc_slow(struct usb_device *udev,
 	if (ok) {
 		/* a new buffer is zeroes, or a debug pool's poison */
 		if ((recycled || debug) && ucb_dropin_zeroes(size, gfp))
-			memset(given.addr, 0, size);
+			ucb_zero(given.addr, size);
 		trace_ucb_alloc(pool->id, size, caller);
 		*dma = given.dma;
 	}
@@ -197,7 +197,7 @@ static noinline void *ucb_dropin_finish(struct usb_device *udev, void *addr,
 	struct ucb_pool *pool;
 
 	if (ucb_dropin_zeroes(size, gfp))
-		memset(addr, 0, size);
+		ucb_zero(addr, size);
 	if (trace_ucb_alloc_enabled()) {
 		rcu_read_lock();
 		pool = ucb_dropin_find(udev);

@@ -116,7 +116,7 @@ int ucb_free_checked(struct ucb_buf *buf, const dma_addr_t *dma,
 		}
 		ucb_poison(buf);
 	} else if (want_init_on_free()) {
-		memset(buf->addr, 0, buf->requested);
+		ucb_zero(buf->addr, buf->requested);
 	}
 	local_irq_save(flags);
 	atomic_set_release(&buf->use, UCB_USE_HOME);

@@ -33,6 +33,7 @@
 #include <linux/percpu.h>
 #include <linux/rculist.h>
 #include <linux/spinlock.h>
+#include <linux/string.h>
 #include <linux/usb.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -143,7 +144,7 @@ static_assert(sizeof(struct ucb_buf) <= 64);
  * @class: of its buffers
  * @stacks: in a debug pool: who allocated and freed each buffer last
  * @nr: buffers in @bufs
- * @bufs: the buffers
+ * @bufs: the buffers; apart, so that their size is no more than theirs
  */
 struct ucb_block {
 	struct kref ref;
@@ -163,7 +164,7 @@ struct ucb_block {
 	unsigned int class;
 	struct ucb_stacks *stacks;
 	unsigned int nr;
-	struct ucb_buf bufs[] __counted_by(nr);
+	struct ucb_buf *bufs;
 };
 
 /**
@@ -357,6 +358,23 @@ static __always_inline struct hlist_head *ucb_bufs_bucket(const void *addr)
 {
 	return &ucb_bufs[(unsigned long)addr * GOLDEN_RATIO_PRIME >>
 			 ucb_bufs_shift];
+}
+
+/*
+ * Where an architecture stores words by one instruction, that is faster than
+ * its memset() on most of its processors; where it does not, memset() is.
+ */
+static inline void *ucb_zero(void *addr, size_t size)
+{
+#ifdef __HAVE_ARCH_MEMSET64
+	size_t words = size / sizeof(u64);
+
+	memset64(addr, 0, words);
+	memset(addr + words * sizeof(u64), 0, size % sizeof(u64));
+	return addr;
+#else
+	return memset(addr, 0, size);
+#endif
 }
 
 /* The caller is inside rcu_read_lock(), or has IRQs off. */

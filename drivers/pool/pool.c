@@ -468,7 +468,7 @@ static noinline void *ucb_pool_finish(struct ucb_pool *pool, void *addr,
 				      gfp_t gfp, unsigned long caller)
 {
 	if (ucb_pool_zeroes(pool, gfp))
-		memset(addr, 0, pool->size);
+		ucb_zero(addr, pool->size);
 	trace_ucb_alloc(pool->id, pool->size, caller);
 	return addr;
 }
