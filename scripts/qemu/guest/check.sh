@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# The guest tests with converted drivers: sourced by scripts/check, whose
-# variables and functions these use.
-# shellcheck disable=SC2154 # top, out, kdir, mods, usb: those
+# The guest tests with converted drivers: sourced by scripts/check after
+# suites.sh, whose variables and functions these use.
+# shellcheck disable=SC2154 # top, out, kdir, mods, params, usb: those
 
 # guest_test NAME [APPEND]: boot scripts/qemu/guest/NAME-init, which says what
 # it needs, judge it and add its counts
 guest_test()
 {
-	local name=$1 append=${2:-} status=0 ko ko_name files=() p f s
+	local name=$1 append=${2:-} status=0 ko ko_name files=() machine p f s
 	local dir=$top/scripts/qemu/guest limit=600
 
 	[ "$name" != lifetime ] || limit=3000
+	mapfile -t machine < <(machine iommu | tr ' ' '\n')
 
 	say "guest $name"
 	job "$top/scripts/convert" "$kdir" "$mods" "$top/build/convert" \
@@ -37,10 +38,9 @@ guest_test()
 	append+=" ucb_stick=$(head -c 4M "$out/stick.img" | sha256sum | cut -d' ' -f1)"
 	job "$top/scripts/qemu/run" --kernel "$kdir/arch/x86/boot/bzImage" \
 		--initrd "$out/$name.cpio.gz" --log "$out/$name.log" \
-		--timeout "${TIMEOUT:-$limit}" --smp 2 --mem 2048 \
-		--append "printk.time=1 log_buf_len=4M intel_iommu=on $append" -- \
-		-machine q35,kernel-irqchip=split \
-		-device intel-iommu,intremap=off "${usb[@]}" \
+		--timeout "${TIMEOUT:-$limit}" --smp 2 --mem "$mem" \
+		--append "$params log_buf_len=4M intel_iommu=on $append" -- \
+		"${machine[@]}" "${usb[@]}" \
 		-audiodev "wav,id=wav,path=$out/$name.wav,out.mixing-engine=off" \
 		-device usb-audio,bus=xhci.0,audiodev=wav,buffer=1048576 \
 		-device usb-tablet,bus=xhci.0 || status=$?

@@ -161,13 +161,13 @@ silent()
 	[ -z "$(ours)" ]
 }
 
-# leaked SIZE CALLER: how many buffers the log since the mark says were
+# leaked SIZE CALLER: how many such buffers the log since the mark says were
 leaked()
 {
-	ours | awk -v size=" $1 bytes" -v caller=" $2+" '
-		index($0, size) && index($0, caller) {
-			n += match($0, /[0-9]+ buffers? of/) ?
-				substr($0, RSTART) + 0 : 1
+	ours | awk -v size=" buffers of $1 bytes allocated by $2+" '
+		at = index($0, size) {
+			$0 = substr($0, 1, at - 1)
+			n += $NF
 		}
 		END { print n + 0 }'
 }
