@@ -9,7 +9,6 @@
 #include <linux/kthread.h>
 #include <linux/prandom.h>
 #include <linux/ptr_ring.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 
 #include <ucb/pool.h>
@@ -399,34 +398,6 @@ static void cache_shrink(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, 0, ucb_buf_free(bufs[i]));
 }
 
-/*
- * C23: with GFP_NOIO nothing under it waits for memory that I/O must free, on
- * any controller: lockdep sees it, with this thread marked as reclaiming.
- */
-static void cache_noio(struct kunit *test)
-{
-	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = cache_pool(test, fake, 4096, 1, 0);
-	struct ucb_buf *bufs[8];
-	dma_addr_t dma;
-	unsigned int i;
-	void *addr;
-
-	fs_reclaim_acquire(GFP_KERNEL);
-	for (i = 0; i < ARRAY_SIZE(bufs); i++)
-		bufs[i] = ucb_buf_alloc(pool, GFP_NOIO);
-	addr = ucb_alloc_coherent(fake->udev, 12345, GFP_NOIO, &dma);
-	fs_reclaim_release(GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, addr);
-	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 12345, addr, dma));
-	KUNIT_EXPECT_GT_MSG(test, cache_stats(pool).core_allocs, 1,
-			    "the core was not asked: this tests nothing");
-	for (i = 0; i < ARRAY_SIZE(bufs); i++) {
-		KUNIT_ASSERT_NOT_NULL(test, bufs[i]);
-		KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(bufs[i]));
-	}
-}
-
 /* Limits go up and down; what is refused changes nothing. */
 static void cache_resize(struct kunit *test)
 {
@@ -484,7 +455,6 @@ static struct kunit_case cache_cases[] = {
 	KUNIT_CASE(cache_wait),
 	KUNIT_CASE(cache_wait_ends),
 	KUNIT_CASE_PARAM(cache_shrink, kind_gen_params),
-	KUNIT_CASE_PARAM(cache_noio, kind_gen_params),
 	KUNIT_CASE_PARAM(cache_resize, kind_gen_params),
 	KUNIT_CASE_PARAM(cache_free_sized, kind_gen_params),
 	{}

@@ -7,6 +7,7 @@
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
 #include <linux/scatterlist.h>
+#include <linux/sched/mm.h>
 
 #include <ucb/pool.h>
 
@@ -372,7 +373,39 @@ static void pool_destroy_reclaims(struct kunit *test)
 	ucb_pool_destroy(NULL);
 }
 
+/*
+ * C23: with GFP_NOIO nothing under it waits for memory that I/O must free, on
+ * any controller: lockdep sees it, with this thread marked as reclaiming.
+ */
+static void pool_noio(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	const struct ucb_pool_params params = { .name = "noio", .size = 4096, .min = 1 };
+	struct ucb_pool *pool = pool_get(test, fake->udev, &params);
+	struct ucb_pool_stats stats;
+	struct ucb_buf *bufs[8];
+	dma_addr_t dma;
+	unsigned int i;
+	void *addr;
+
+	fs_reclaim_acquire(GFP_KERNEL);
+	for (i = 0; i < ARRAY_SIZE(bufs); i++)
+		bufs[i] = ucb_buf_alloc(pool, GFP_NOIO);
+	addr = ucb_alloc_coherent(fake->udev, 12345, GFP_NOIO, &dma);
+	fs_reclaim_release(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 12345, addr, dma));
+	ucb_pool_get_stats(pool, &stats);
+	KUNIT_EXPECT_GT_MSG(test, stats.core_allocs, 1,
+			    "the core was not asked: this tests nothing");
+	for (i = 0; i < ARRAY_SIZE(bufs); i++) {
+		KUNIT_ASSERT_NOT_NULL(test, bufs[i]);
+		KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(bufs[i]));
+	}
+}
+
 static struct kunit_case pool_cases[] = {
+	KUNIT_CASE_PARAM(pool_noio, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_alloc_free, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_limits, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_zero, kind_gen_params),

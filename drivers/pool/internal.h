@@ -310,6 +310,10 @@ bool ucb_pools_settle(gfp_t gfp);
 void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block);
 bool ucb_pool_enter(struct ucb_pool *pool);
 void ucb_pool_exit(struct ucb_pool *pool);
+int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker);
+void ucb_pool_want(struct ucb_pool *pool);
+
+/* alloc.c */
 bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 		   int use, unsigned long caller, struct ucb_given *given);
 

@@ -10,31 +10,39 @@
 
 static struct shrinker *ucb_shrinker;
 
-/* What is at home, in the depot or in a CPU's cache. pool->lock is held. */
+/* What is at home, in the depot or in a CPU's cache. IRQs are off. */
 static unsigned long ucb_pool_idle_pages(struct ucb_pool *pool)
 {
-	if (pool->dead || pool->nr_bufs <= pool->min)
+	size_t bytes = 0;
+
+	if (!raw_spin_trylock(&pool->lock))
 		return 0;
-	return (ucb_depot_bytes(pool) + ucb_cache_bytes(pool)) >> PAGE_SHIFT;
+	if (!pool->dead && pool->nr_bufs > pool->min)
+		bytes = ucb_depot_bytes(pool) + ucb_cache_bytes(pool);
+	raw_spin_unlock(&pool->lock);
+	return bytes >> PAGE_SHIFT;
+}
+
+static unsigned long ucb_pools_idle_pages(void)
+{
+	unsigned long pages = 0;
+	struct ucb_pool *pool;
+
+	if (!raw_spin_trylock(&ucb_pools_lock))
+		return 0;
+	list_for_each_entry(pool, &ucb_pools, node)
+		pages += ucb_pool_idle_pages(pool);
+	raw_spin_unlock(&ucb_pools_lock);
+	return pages;
 }
 
 static unsigned long ucb_shrink_count(struct shrinker *shrinker,
 				      struct shrink_control *sc)
 {
-	unsigned long pages = 0, flags;
-	struct ucb_pool *pool;
+	unsigned long pages, flags;
 
 	local_irq_save(flags);
-	if (!raw_spin_trylock(&ucb_pools_lock))
-		goto out;
-	list_for_each_entry(pool, &ucb_pools, node) {
-		if (!raw_spin_trylock(&pool->lock))
-			continue;
-		pages += ucb_pool_idle_pages(pool);
-		raw_spin_unlock(&pool->lock);
-	}
-	raw_spin_unlock(&ucb_pools_lock);
-out:
+	pages = ucb_pools_idle_pages();
 	local_irq_restore(flags);
 	return pages ?: SHRINK_EMPTY;
 }
