@@ -172,7 +172,7 @@ static void urb_mismatch(struct kunit *test)
 	urb->dev = root;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
 	urb->dev = udev;
-	sg_init_one(&sg, addr, 64);
+	sg_init_table(&sg, 1);
 	urb->sg = &sg;
 	urb->num_sgs = 1;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_submit_urb(urb, GFP_KERNEL));
