@@ -20,12 +20,14 @@ drivers=/sys/bus/usb/drivers
 pools=/sys/kernel/debug/ucb
 rigs="zero acm stick sound tablet"
 
-# rig_facts RIG: usb_id, driver, and for a gadget udc
+# rig_facts RIG: usb_id, driver, and for a gadget udc and function
 rig_facts()
 {
 	case $1 in
-	zero)	usb_id=0525:a4a0 driver=usbtest udc=dummy_udc.0 ;;
-	acm)	usb_id=0525:a4a7 driver=cdc_acm udc=dummy_udc.1 ;;
+	zero)	usb_id=0525:a4a0 driver=usbtest udc=dummy_udc.0
+		function=SourceSink ;;
+	acm)	usb_id=0525:a4a7 driver=cdc_acm udc=dummy_udc.1
+		function=acm ;;
 	stick)	usb_id=46f4:0001 driver=usb-storage ;;
 	sound)	usb_id=46f4:0002 driver=snd-usb-audio ;;
 	tablet)	usb_id=0627:0001 driver=yurex ;;
@@ -54,35 +56,44 @@ bound()
 	find_dev "$1" && [ -e "$drivers/$driver/$dev:1.0" ]
 }
 
-# make_gadget RIG FUNCTION
-make_gadget()
+# plug RIG: make its gadget where that is missing, and bind it
+plug()
 {
 	rig_facts "$1"
 	g=$gadgets/$1
-	mkdir "$g" || return 1
-	echo "0x${usb_id%:*}" > "$g/idVendor"
-	echo "0x${usb_id#*:}" > "$g/idProduct"
-	mkdir "$g/strings/0x409" "$g/configs/c.1" "$g/functions/$2.0" || return 1
-	echo "$1" > "$g/strings/0x409/serialnumber"
-	ln -s "$g/functions/$2.0" "$g/configs/c.1/"
+	if [ ! -d "$g" ]; then
+		mkdir "$g" || return 1
+		echo "0x${usb_id%:*}" > "$g/idVendor"
+		echo "0x${usb_id#*:}" > "$g/idProduct"
+		mkdir "$g/strings/0x409" "$g/configs/c.1" \
+			"$g/functions/$function.0" || return 1
+		echo "$1" > "$g/strings/0x409/serialnumber"
+		ln -s "$g/functions/$function.0" "$g/configs/c.1/"
+	fi
+	echo "$udc" > "$g/UDC"
+}
+
+# unplug RIG: false if it was not plugged in. The gadget goes with it: bound a
+# second time, the kernel's SourceSink function loses its descriptors. What the
+# gadget's tty still holds keeps acm's.
+unplug()
+{
+	rig_facts "$1"
+	g=$gadgets/$1
+	[ -d "$g" ] || return 1
+	if echo > "$g/UDC"; then was=0; else was=1; fi
+	[ "$1" = acm ] || unmake_gadget "$1"
+	return $was
 }
 
 unmake_gadget()
 {
-	g=$gadgets/$1
-	rm "$g/configs/c.1/$2.0" && rmdir "$g/configs/c.1" \
-		"$g/functions/$2.0" "$g/strings/0x409" "$g"
-}
-
-plug()
-{
 	rig_facts "$1"
-	echo "$udc" > "$gadgets/$1/UDC"
-}
-
-unplug()
-{
-	echo > "$gadgets/$1/UDC"
+	g=$gadgets/$1
+	[ ! -d "$g" ] || {
+		rm "$g/configs/c.1/$function.0" && rmdir "$g/configs/c.1" \
+			"$g/functions/$function.0" "$g/strings/0x409" "$g"
+	}
 }
 
 # find_xhci: its folder in xhci
@@ -232,19 +243,17 @@ load_dummy()
 set_up()
 {
 	load_ucb && load_dummy && modprobe libcomposite && modprobe usb_f_ss_lb &&
-		load_all "$needed" && make_gadget zero SourceSink &&
-		make_gadget acm acm && plug zero && plug acm && load_converted
+		load_all "$needed" && plug zero && plug acm && load_converted
 }
 
-# All that was loaded and made goes, what others use last.
+# All that was loaded and made goes, what others use last. Some is gone already.
 tear_down()
 {
 	for rig in zero acm; do
-		unplug $rig
+		unplug $rig 2> /dev/null
 	done
-	unload_all "$converted" && unmake_gadget zero SourceSink &&
-		unmake_gadget acm acm && unload_all "$needed" &&
-		rmmod usb_f_ss_lb && rmmod libcomposite && rmmod dummy_hcd &&
+	unload_all "$converted" && unmake_gadget acm && unload_all "$needed" &&
+		unload_all "dummy_hcd libcomposite usb_f_ss_lb" &&
 		rmmod ucb && [ ! -e "$pools" ]
 }
 
