@@ -30,6 +30,8 @@ static inline bool fake_is_real(enum fake_kind kind)
 }
 
 #define FAKE_LOCAL_BYTES	SZ_1M
+#define FAKE_STICK_VENDOR	0x46f4
+#define FAKE_STICK_PRODUCT	0x0001
 #define FAKE_LOCAL_DMA		0x40000000UL
 
 struct fake_hcd {
@@ -134,6 +136,10 @@ static int fake_find_real(struct usb_device *udev, void *data)
 
 	if (!udev->parent || dummy != wanted ||
 	    (!dummy && strncmp(bus, "xhci", 4)))
+		return 0;
+	/* the controller has more devices, for the suite of periodic transfers */
+	if (!dummy && (le16_to_cpu(udev->descriptor.idVendor) != FAKE_STICK_VENDOR ||
+		       le16_to_cpu(udev->descriptor.idProduct) != FAKE_STICK_PRODUCT))
 		return 0;
 	fake->udev = usb_get_dev(udev);
 	return 1;

@@ -77,6 +77,9 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 		ucb_pool_put(pool);
 		return other;
 	}
+	/* a sweep that came before the pool was in the table missed it */
+	if (READ_ONCE(pool->gone))
+		ucb_dropin_sweep();
 	/* this may be any context, and the worker must not wait for reclaim */
 	queue_work(ucb_end_wq, &pool->show);
 	return pool;

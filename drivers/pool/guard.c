@@ -6,6 +6,7 @@
  */
 
 #include <linux/printk.h>
+#include <linux/ratelimit.h>
 #include <linux/slab.h>
 #include <linux/stackdepot.h>
 #include <linux/stacktrace.h>
@@ -64,7 +65,9 @@ static void ucb_stack_print(const char *what, depot_stack_handle_t handle)
 
 void ucb_stacks_print(const struct ucb_buf *buf)
 {
-	if (!buf->block->stacks)
+	static DEFINE_RATELIMIT_STATE(limit, DEFAULT_RATELIMIT_INTERVAL, 4);
+
+	if (!buf->block->stacks || !__ratelimit(&limit))
 		return;
 	ucb_stack_print("last allocated",
 			READ_ONCE(ucb_stacks_of(buf)->allocated));

@@ -41,8 +41,11 @@ bool ucb_pool_enter(struct ucb_pool *pool)
 
 void ucb_pool_exit(struct ucb_pool *pool)
 {
+	/* who waits for the last to leave may then free the pool, by RCU */
+	rcu_read_lock();
 	if (atomic_dec_and_test(&pool->users) && READ_ONCE(pool->dying))
 		wake_up(&pool->idle_wait);
+	rcu_read_unlock();
 }
 
 static void ucb_pool_free_rcu(struct rcu_head *rcu)

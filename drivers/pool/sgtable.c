@@ -50,17 +50,22 @@ static struct page *ucb_page_of(void *addr)
 	return virt_addr_valid(addr) ? virt_to_page(addr) : NULL;
 }
 
-/* True when the DMA API names the same pages for the block as the page tables. */
-static bool ucb_block_pages_agree(struct ucb_block *block)
+/*
+ * 0 when the DMA API names the same pages for the block as the page tables, or
+ * -ENOMEM; any other error when it does not.
+ */
+static int ucb_block_check_pages(struct ucb_block *block)
 {
 	struct device *dev = block->pool->udev->bus->sysdev;
 	struct sg_page_iter iter;
 	struct sg_table sgt;
 	size_t done = 0;
 	bool ok = true;
+	int ret;
 
-	if (dma_get_sgtable(dev, &sgt, block->addr, block->dma, block->size))
-		return false;
+	ret = dma_get_sgtable(dev, &sgt, block->addr, block->dma, block->size);
+	if (ret)
+		return ret;
 	for_each_sgtable_page(&sgt, &iter, 0) {
 		struct page *page = sg_page_iter_page(&iter);
 
@@ -73,7 +78,7 @@ static bool ucb_block_pages_agree(struct ucb_block *block)
 		done += PAGE_SIZE;
 	}
 	sg_free_table(&sgt);
-	return ok && done >= block->size;
+	return ok && done >= block->size ? 0 : -EOPNOTSUPP;
 }
 
 /**
@@ -101,7 +106,11 @@ int ucb_buf_get_sgtable(struct ucb_buf *buf, struct sg_table *sgt,
 
 	if (!why && !PAGE_ALIGNED(block->addr))
 		why = "the block shares a page";
-	if (!why && pool->kind == UCB_HCD_DMA && !ucb_block_pages_agree(block))
+	ret = why || pool->kind != UCB_HCD_DMA ? 0 :
+						 ucb_block_check_pages(block);
+	if (ret == -ENOMEM)
+		return ret;
+	if (ret)
 		why = "the DMA API does not name its pages";
 	if (why) {
 		dev_warn_ratelimited(&pool->udev->dev,

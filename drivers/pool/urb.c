@@ -53,19 +53,40 @@ static void ucb_urb_complete(struct urb *urb)
 	urb->complete(urb);
 }
 
-/* What a URB must still say about its buffer: the check of ucb_submit_urb(). */
+/* Each packet is within the buffer. */
+static bool ucb_urb_packets_fit(const struct urb *urb, const struct ucb_buf *buf)
+{
+	int i;
+
+	for (i = 0; i < urb->number_of_packets; i++) {
+		const struct usb_iso_packet_descriptor *packet =
+			&urb->iso_frame_desc[i];
+
+		if (packet->offset > buf->requested ||
+		    packet->length > buf->requested - packet->offset)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * What a URB must still say about its buffer: the check of ucb_submit_urb().
+ * One that the driver has anchored cannot be anchored here as well.
+ */
 static bool ucb_urb_matches(const struct urb *urb, const struct ucb_buf *buf)
 {
 	return urb->dev == buf->block->pool->udev &&
 	       urb->transfer_dma == buf->dma &&
 	       (urb->transfer_flags & URB_NO_TRANSFER_DMA_MAP) &&
 	       urb->transfer_buffer_length <= buf->requested &&
-	       !urb->num_sgs && urb->complete;
+	       !urb->num_sgs && !urb->anchor && urb->complete &&
+	       (!usb_pipeisoc(urb->pipe) || ucb_urb_packets_fit(urb, buf));
 }
 
 /**
  * ucb_submit_urb() - usb_submit_urb() for a URB on a pool buffer
- * @urb: the URB, filled in and attached with ucb_urb_attach()
+ * @urb: the URB, filled in and attached with ucb_urb_attach(); of any type, and
+ *	not in an anchor of the driver's
  * @gfp: as for usb_submit_urb()
  *
  * Until the completion handler runs, freeing the buffer gives -EBUSY. The
@@ -73,8 +94,8 @@ static bool ucb_urb_matches(const struct urb *urb, const struct ucb_buf *buf)
  *
  * Context: As usb_submit_urb().
  * Return: 0; -EINVAL when the URB's fields do not match its buffer; -ENOENT
- * when transfer_buffer is no buffer that the driver has; -EBUSY when another
- * URB is in flight on it; -ENODEV when the pool is going or its device has
+ * when transfer_buffer is no buffer that the driver has; -EBUSY when @urb is in
+ * flight, or another one on that buffer; -ENODEV when the pool is going or its device has
  * gone; or what usb_submit_urb() returns.
  */
 int ucb_submit_urb(struct urb *urb, gfp_t gfp)
@@ -85,6 +106,9 @@ int ucb_submit_urb(struct urb *urb, gfp_t gfp)
 
 	if (!urb)
 		return -EINVAL;
+	/* with usb_submit_urb(): nothing of it is ours to change */
+	if (urb->hcpriv)
+		return -EBUSY;
 	rcu_read_lock();
 	buf = ucb_buf_find(urb->transfer_buffer);
 	ret = buf ? ucb_buf_hold(buf, UCB_USE_URB + 1) : -ENOENT;

@@ -107,6 +107,10 @@ usb=(-device "qemu-xhci,id=xhci"
 	-drive "if=none,id=stick,format=raw,snapshot=on,file=$out/stick.img"
 	-device "usb-storage,bus=xhci.0,drive=stick")
 
+# What it also has for the suites: endpoints of the other two kinds.
+periodic=(-device "usb-tablet,bus=xhci.0"
+	-audiodev "none,id=silence" -device "usb-audio,bus=xhci.0,audiodev=silence")
+
 # guest NAME MACHINE APPEND KOS...: run the suites there and add its counts
 guest()
 {
@@ -114,7 +118,8 @@ guest()
 
 	shift 3
 	say "guest $name"
-	boot "$name" "$kind" "$@" -- "$append" "${usb[@]}" || status=$?
+	boot "$name" "$kind" "$@" -- "$append" "${usb[@]}" "${periodic[@]}" ||
+		status=$?
 	[ $status -lt 128 ] || exit $status
 	judge "$name" $status || say "guest $name failed; see $out/$name.log"
 	read -r p f s < "$out/$name.counts"
