@@ -61,6 +61,7 @@ static noinline bool ucb_pool_get_slow(struct ucb_pool *pool, gfp_t gfp,
 				       int use, unsigned long caller,
 				       struct ucb_given *given)
 {
+	bool flushed = false;
 	int ret;
 
 	while (!ucb_pool_take(pool, 0, pool->size, use, caller, given)) {
@@ -70,6 +71,11 @@ static noinline bool ucb_pool_get_slow(struct ucb_pool *pool, gfp_t gfp,
 			return false;
 		}
 		ret = ucb_pool_grow(pool, gfp, false);
+		/* what the worker is just making counts, but is not there yet */
+		if (ret == -ENOSPC && !flushed && flush_work(&pool->work)) {
+			flushed = true;
+			continue;
+		}
 		if (ret == -ENOSPC && !(gfp & __GFP_NOWARN))
 			dev_warn_ratelimited(&pool->udev->dev,
 					     "ucb: pool %u (%s): all %u buffers (max) are out\n",
@@ -222,7 +228,7 @@ EXPORT_SYMBOL_GPL(ucb_buf_alloc);
 /*
  * While somebody waits, no buffer stays in a cache. A CPU that puts one there
  * reads its limit after that; a waiter looks into the caches after it has set
- * the limits. Both are full barriers (cmpxchg, xchg): one sees the other.
+ * the limits. Between is a full barrier on both sides: one sees the other.
  */
 static void ucb_pool_add_waiters(struct ucb_pool *pool, int add)
 {
@@ -232,6 +238,8 @@ static void ucb_pool_add_waiters(struct ucb_pool *pool, int add)
 	WRITE_ONCE(pool->waiters, pool->waiters + add);
 	ucb_cache_set_limits(pool);
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	/* pairs with the cmpxchg of ucb_cache_push() */
+	smp_mb();
 }
 
 /**

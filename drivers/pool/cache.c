@@ -86,13 +86,15 @@ static void ucb_depot_push(struct ucb_pool *pool, struct ucb_buf *buf)
 		ucb_depot_reap(pool, block);
 }
 
-/* Most buffers to move between a CPU's cache and the depot; 0 for no cache. */
+/*
+ * Most buffers to move between a CPU's cache and the depot; 0 for no cache.
+ * pool->lock is held, unless nobody knows the pool yet.
+ */
 static unsigned int ucb_cache_batch(const struct ucb_pool *pool,
 				    unsigned int class)
 {
-	if (READ_ONCE(pool->dead) || READ_ONCE(pool->gone) ||
-	    READ_ONCE(pool->waiters) || (pool->flags & UCB_POOL_DEBUG) ||
-	    class == UCB_CLASS_NONE)
+	if (pool->dead || pool->gone || pool->waiters ||
+	    (pool->flags & UCB_POOL_DEBUG) || class == UCB_CLASS_NONE)
 		return 0;
 	if (pool->dropin)
 		return min_t(unsigned int, UCB_BATCH,
@@ -100,15 +102,14 @@ static unsigned int ucb_cache_batch(const struct ucb_pool *pool,
 				     (class + UCB_CLASS_MIN_SHIFT));
 	/* few buffers are not kept from other CPUs */
 	return min_t(unsigned int, UCB_BATCH,
-		     READ_ONCE(pool->max) / (4 * num_possible_cpus()));
+		     pool->max / (4 * num_possible_cpus()));
 }
 
 static void ucb_cache_set_limit(struct ucb_pool *pool, struct ucb_cache *cache,
 				unsigned int class)
 {
-	/* with what the batch depends on, for ucb_cache_overflow() */
-	smp_store_release(&cache->limit,
-			  cache->taken + 2 * ucb_cache_batch(pool, class));
+	WRITE_ONCE(cache->limit,
+		   cache->taken + 2 * ucb_cache_batch(pool, class));
 }
 
 /* pool->lock is held: what ucb_cache_batch() looks at has changed. */
@@ -155,13 +156,13 @@ struct ucb_buf *ucb_depot_get(struct ucb_pool *pool, unsigned int class)
 	return buf;
 }
 
-/* Buffers that are on no list come home: so many. The caller has IRQs off. */
-unsigned int ucb_depot_put(struct ucb_pool *pool, struct llist_node *chain)
+/* Buffers that are on no list come home: so many. pool->lock is held. */
+static unsigned int ucb_depot_put(struct ucb_pool *pool,
+				  struct llist_node *chain)
 {
 	struct ucb_buf *buf, *next;
 	unsigned int nr = 0;
 
-	raw_spin_lock(&pool->lock);
 	pool->depot_locks++;
 	/* those of a dead pool go with their blocks */
 	if (!pool->dead) {
@@ -174,7 +175,6 @@ unsigned int ucb_depot_put(struct ucb_pool *pool, struct llist_node *chain)
 		irq_work_queue(&pool->wake);
 	if (pool->dropin && pool->gone)
 		ucb_dropin_sweep();
-	raw_spin_unlock(&pool->lock);
 	return nr;
 }
 
@@ -203,17 +203,18 @@ void ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 
 /*
  * This CPU's cache is over its limit. What came last is kept, it is the most
- * likely to be in the processor's cache. The caller has IRQs off.
+ * likely to be in the processor's cache. The caller has IRQs off. Under the lock
+ * a buffer is always in a cache or in the depot, for who looks for it in both.
  */
 void ucb_cache_overflow(struct ucb_block *block)
 {
 	struct ucb_cache *cache = this_cpu_ptr(block->cache);
 	struct llist_node *chain, *rest, *last = NULL;
+	struct ucb_pool *pool = block->pool;
 	long keep, nr;
 
-	/* after the limit that brought us here */
-	smp_rmb();
-	keep = ucb_cache_batch(block->pool, block->class);
+	raw_spin_lock(&pool->lock);
+	keep = ucb_cache_batch(pool, block->class);
 	chain = llist_del_all(&cache->bufs);
 	rest = chain;
 	for (nr = 0; rest && nr < keep; nr++) {
@@ -226,7 +227,8 @@ void ucb_cache_overflow(struct ucb_block *block)
 		smp_store_release(&cache->bufs.first, chain);
 	}
 	if (rest)
-		cache->nr -= ucb_depot_put(block->pool, rest);
+		cache->nr -= ucb_depot_put(pool, rest);
+	raw_spin_unlock(&pool->lock);
 }
 
 /* Put what all CPUs have into the depot; true if that was anything. */
@@ -236,24 +238,21 @@ bool ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
 	bool any = false;
 	int cpu;
 
+	raw_spin_lock_irqsave(&pool->lock, flags);
 	for_each_possible_cpu(cpu) {
 		struct ucb_cache *cache = per_cpu_ptr(pool->cache + class, cpu);
 		struct llist_node *chain;
-		unsigned int nr;
 
-		/* RCU: while these are on no list, their records must stay */
-		local_irq_save(flags);
+		if (llist_empty(&cache->bufs))
+			continue;
 		chain = llist_del_all(&cache->bufs);
-		if (chain) {
-			nr = ucb_depot_put(pool, chain);
-			any = true;
-			raw_spin_lock(&pool->lock);
-			cache->taken += nr;
-			ucb_cache_set_limit(pool, cache, class);
-			raw_spin_unlock(&pool->lock);
-		}
-		local_irq_restore(flags);
+		if (!chain)
+			continue;
+		cache->taken += ucb_depot_put(pool, chain);
+		ucb_cache_set_limit(pool, cache, class);
+		any = true;
 	}
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	return any;
 }
 

@@ -319,7 +319,6 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 
 /* cache.c */
 struct ucb_buf *ucb_depot_get(struct ucb_pool *pool, unsigned int class);
-unsigned int ucb_depot_put(struct ucb_pool *pool, struct llist_node *chain);
 void ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 		   bool first_out);
 unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
