@@ -55,6 +55,24 @@ end_job()
 	fi
 }
 
+# A /dev/kvm on a processor without the extension hangs instead of failing.
+can_kvm()
+{
+	grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]
+}
+
+# pick_accel: what ACCEL asks for, kvm or tcg, or end with one line
+pick_accel()
+{
+	case ${ACCEL:-auto} in
+	auto)	if can_kvm; then echo kvm; else echo tcg; fi ;;
+	kvm)	can_kvm || die "ACCEL=kvm: this machine has no usable KVM"
+		echo kvm ;;
+	tcg)	echo tcg ;;
+	*)	die "ACCEL is auto, tcg or kvm" ;;
+	esac
+}
+
 # need_space DIR MEGABYTES: end with one line if DIR's disk has less
 need_space()
 {

@@ -12,6 +12,7 @@ trap 'say interrupted; exit 143' TERM HUP
 # prepare: the kernel, the modules, a stick's contents; sets kdir and mods
 prepare()
 {
+	pick_accel > /dev/null
 	mkdir -p "$out" || die "cannot write to $out"
 	exec 9> "$out/lock"
 	flock -n 9 || die "another ${0##*/} runs in this tree"
