@@ -26,8 +26,8 @@ cache=${XDG_CACHE_HOME:-${HOME:?is not set}/.cache}/ucb
 # make cannot build in such a folder
 for dir in "$top" "$cache"; do
 	case $dir in
-	*[[:space:]:,]*)
-		die "the path '$dir' has a space, a colon or a comma: use another" ;;
+	*[![:alnum:]/._+@~=-]*)
+		die "the path '$dir' has a character that make cannot take" ;;
 	esac
 done
 
@@ -71,6 +71,12 @@ pick_accel()
 	tcg)	echo tcg ;;
 	*)	die "ACCEL is auto, tcg or kvm" ;;
 	esac
+}
+
+# out_dir DIR: make it, and be sure that it can be written
+out_dir()
+{
+	{ mkdir -p "$1" && [ -w "$1" ]; } 2> /dev/null
 }
 
 # need_space DIR MEGABYTES: end with one line if DIR's disk has less

@@ -13,7 +13,7 @@ trap 'say interrupted; exit 143' TERM HUP
 prepare()
 {
 	pick_accel > /dev/null
-	mkdir -p "$out" || die "cannot write to $out"
+	out_dir "$out" || die "cannot write to $out"
 	exec 9> "$out/lock"
 	flock -n 9 || die "another ${0##*/} runs in this tree"
 	"$top/scripts/deps" build kernel qemu
