@@ -159,14 +159,16 @@ static noinline void *ucb_dropin_alloc_slow(struct usb_device *udev,
 					    dma_addr_t *dma,
 					    unsigned long caller)
 {
-	bool recycled, debug, ok;
+	bool recycled, debug, ok, again = true;
 	struct ucb_given given;
 	struct ucb_pool *pool;
 	unsigned int class;
-	size_t bytes = size;
+	size_t bytes;
 
 	if (!udev || !udev->bus || !size || size > U32_MAX - PAGE_SIZE)
 		return NULL;
+retry:
+	bytes = size;
 	pool = ucb_dropin_get(udev, gfp);
 	if (!pool)
 		return NULL;
@@ -187,6 +189,11 @@ static noinline void *ucb_dropin_alloc_slow(struct usb_device *udev,
 			ucb_zero(given.addr, size);
 		trace_ucb_alloc(pool->id, size, caller);
 		*dma = given.dma;
+	} else if (again && READ_ONCE(pool->dying)) {
+		/* of a device that is just bound again: there can be a new one */
+		again = false;
+		ucb_pool_put(pool);
+		goto retry;
 	}
 	ucb_pool_put(pool);
 	return ok ? given.addr : NULL;

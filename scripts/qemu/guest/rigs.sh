@@ -334,9 +334,10 @@ start()
 	within 30 "busy_$1"
 }
 
+# Some of the control transfers have no data and so no buffer.
 busy_zero()
 {
-	holds zero 32
+	[ "$(held zero)" -ge 16 ]
 }
 
 busy_acm()
