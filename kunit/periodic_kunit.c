@@ -206,7 +206,8 @@ static void periodic_isochronous(struct kunit *test)
 		init_completion(&sounds[i].done);
 		sounds[i].urb = usb_alloc_urb(SOUND_PACKETS, GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, sounds[i].urb);
-		KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, sound_exit, sounds[i].urb));
+		KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, sound_exit,
+								   sounds[i].urb));
 		sounds[i].buf = ucb_buf_alloc(pool, GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, sounds[i].buf);
 	}
