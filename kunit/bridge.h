@@ -44,8 +44,7 @@ static inline int bridge_test_init(struct kunit *test)
 	if (!f)
 		return -ENOMEM;
 	f->rxe = ib_device_get_by_name("rxe0", RDMA_DRIVER_RXE);
-	if (!f->rxe)
-		kunit_skip(test, "no RDMA device rxe0");
+	KUNIT_ASSERT_NOT_NULL_MSG(test, f->rxe, "no RDMA device rxe0");
 	err = kunit_add_action_or_reset(test, put_rxe, f->rxe);
 	if (err)
 		return err;

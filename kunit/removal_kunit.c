@@ -43,8 +43,8 @@ static struct ib_device *make_own(struct kunit *test)
 {
 	struct ib_device *ibdev;
 
-	if (shell("command -v ip rdma > /dev/null"))
-		kunit_skip(test, "no programs ip and rdma");
+	KUNIT_ASSERT_EQ_MSG(test, shell("command -v ip rdma > /dev/null"), 0,
+			    "no programs ip and rdma");
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, remove_own, NULL), 0);
 	KUNIT_ASSERT_EQ(test, shell("set -e; exec < /dev/null > /dev/console 2>&1; "
 				    "ip link add " OWN_NETDEV " type dummy; "
