@@ -57,8 +57,8 @@ int bench_copy_line(char *line, size_t max, const char __user *from, size_t len)
 }
 EXPORT_SYMBOL_GPL(bench_copy_line);
 
-static ssize_t run_write(struct file *file, const char __user *from, size_t len,
-			 loff_t *pos)
+static ssize_t bench_write(struct file *file, const char __user *from, size_t len,
+			   loff_t *pos)
 {
 	struct usb_device *udev;
 	unsigned int i;
@@ -81,19 +81,7 @@ static ssize_t run_write(struct file *file, const char __user *from, size_t len,
 	return ret ?: len;
 }
 
-static int run_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, bench_show, NULL);
-}
-
-static const struct file_operations run_fops = {
-	.owner = THIS_MODULE,
-	.open = run_open,
-	.read = seq_read,
-	.write = run_write,
-	.llseek = seq_lseek,
-	.release = single_release,
-};
+DEFINE_SHOW_STORE_ATTRIBUTE(bench);
 
 static ssize_t hold_write(struct file *file, const char __user *from, size_t len,
 			  loff_t *pos)
@@ -137,8 +125,8 @@ static const struct file_operations hold_fops = {
 	.llseek = noop_llseek,
 };
 
-static ssize_t trace_write(struct file *file, const char __user *from, size_t len,
-			   loff_t *pos)
+static ssize_t bench_trace_write(struct file *file, const char __user *from, size_t len,
+				 loff_t *pos)
 {
 	char line[96], controller[32], name[32];
 	const struct bench_op *op;
@@ -164,25 +152,13 @@ static ssize_t trace_write(struct file *file, const char __user *from, size_t le
 	return ret ?: len;
 }
 
-static int trace_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, bench_trace_show, NULL);
-}
-
-static const struct file_operations trace_fops = {
-	.owner = THIS_MODULE,
-	.open = trace_open,
-	.read = seq_read,
-	.write = trace_write,
-	.llseek = seq_lseek,
-	.release = single_release,
-};
+DEFINE_SHOW_STORE_ATTRIBUTE(bench_trace);
 
 static int __init bench_init(void)
 {
 	bench_dir = debugfs_create_dir("ucb_bench", NULL);
-	debugfs_create_file("run", 0600, bench_dir, NULL, &run_fops);
-	debugfs_create_file("trace", 0600, bench_dir, NULL, &trace_fops);
+	debugfs_create_file("run", 0600, bench_dir, NULL, &bench_fops);
+	debugfs_create_file("trace", 0600, bench_dir, NULL, &bench_trace_fops);
 	debugfs_create_file("hold", 0200, bench_dir, NULL, &hold_fops);
 	return 0;
 }

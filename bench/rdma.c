@@ -352,8 +352,8 @@ put_device:
 	return ret;
 }
 
-static ssize_t run_write(struct file *file, const char __user *from, size_t len,
-			 loff_t *pos)
+static ssize_t bench_write(struct file *file, const char __user *from, size_t len,
+			   loff_t *pos)
 {
 	struct usb_device *udev;
 	char line[64];
@@ -377,24 +377,12 @@ static ssize_t run_write(struct file *file, const char __user *from, size_t len,
 	return ret ?: len;
 }
 
-static int run_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, bench_show, NULL);
-}
-
-static const struct file_operations run_fops = {
-	.owner = THIS_MODULE,
-	.open = run_open,
-	.read = seq_read,
-	.write = run_write,
-	.llseek = seq_lseek,
-	.release = single_release,
-};
+DEFINE_SHOW_STORE_ATTRIBUTE(bench);
 
 static int __init bench_rdma_init(void)
 {
 	rdma_dir = debugfs_create_dir("ucb_bench_rdma", NULL);
-	debugfs_create_file("run", 0600, rdma_dir, NULL, &run_fops);
+	debugfs_create_file("run", 0600, rdma_dir, NULL, &bench_fops);
 	return 0;
 }
 module_init(bench_rdma_init);
