@@ -15,6 +15,25 @@
 #include "trace.h"
 
 /*
+ * Hand a buffer out that is on no list, off the fast path: a debug pool's with
+ * what is watched. Reclaiming cannot free its record meanwhile.
+ */
+void ucb_buf_give(struct ucb_buf *buf, u32 requested, int use,
+		  unsigned long caller, struct ucb_given *given)
+{
+	if (buf->block->pool->flags & UCB_POOL_DEBUG) {
+		ucb_guard_arm(buf, requested);
+		ucb_stacks_save(buf, false);
+		use |= UCB_USE_SLOW;
+	}
+	WRITE_ONCE(buf->requested, requested);
+	ucb_buf_hand_out(buf, use, caller);
+	given->buf = buf;
+	given->addr = buf->addr;
+	given->dma = buf->dma;
+}
+
+/*
  * Without the cache: from the depot, and from the other CPUs when that is
  * empty.
  */
@@ -36,20 +55,11 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 			drained = true;
 			continue;
 		}
-		if (pool->flags & UCB_POOL_DEBUG) {
-			if (!ucb_poison_intact(buf)) {
-				ucb_buf_quarantine(buf);
-				continue;
-			}
-			ucb_guard_arm(buf, requested);
-			ucb_stacks_save(buf, false);
-			use |= UCB_USE_SLOW;
+		if ((pool->flags & UCB_POOL_DEBUG) && !ucb_poison_intact(buf)) {
+			ucb_buf_quarantine(buf);
+			continue;
 		}
-		WRITE_ONCE(buf->requested, requested);
-		ucb_buf_hand_out(buf, use, caller);
-		given->buf = buf;
-		given->addr = buf->addr;
-		given->dma = buf->dma;
+		ucb_buf_give(buf, requested, use, caller, given);
 		break;
 	}
 	rcu_read_unlock();

@@ -126,24 +126,12 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 	if (!block && ucb_pools_settle(gfp))
 		block = ucb_block_new(pool, class, 1, bytes, bytes, gfp);
 	if (block) {
-		struct ucb_buf *buf = &block->bufs[0];
-
-		bool debug = pool->flags & UCB_POOL_DEBUG;
-
-		if (debug) {
-			ucb_guard_arm(buf, requested);
-			ucb_stacks_save(buf, false);
-		}
-		WRITE_ONCE(buf->requested, requested);
-		ucb_buf_hand_out(buf, debug ? UCB_USE_OUT | UCB_USE_SLOW :
-					      UCB_USE_OUT, caller);
+		ucb_buf_give(&block->bufs[0], requested, UCB_USE_OUT, caller,
+			     given);
 		raw_spin_lock_irqsave(&pool->lock, flags);
 		pool->nr_bufs++;
 		raw_spin_unlock_irqrestore(&pool->lock, flags);
 		ucb_depot_add(pool, block, true);
-		given->buf = buf;
-		given->addr = buf->addr;
-		given->dma = buf->dma;
 	}
 	ucb_pool_exit(pool);
 	return block;

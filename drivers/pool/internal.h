@@ -314,6 +314,8 @@ int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker);
 void ucb_pool_want(struct ucb_pool *pool);
 
 /* alloc.c */
+void ucb_buf_give(struct ucb_buf *buf, u32 requested, int use,
+		  unsigned long caller, struct ucb_given *given);
 bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 		   int use, unsigned long caller, struct ucb_given *given);
 
