@@ -446,6 +446,65 @@ static void cache_free_sized(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, cache_stats(pool).live);
 }
 
+#define NR_TAKERS	4
+#define TAKER_PART	3
+
+struct taker {
+	struct ucb_pool *pool;
+	unsigned int misses;
+	struct completion done;
+};
+
+static int taker_fn(void *data)
+{
+	struct ucb_buf *bufs[TAKER_PART];
+	struct taker *taker = data;
+	unsigned int i, round;
+
+	for (round = 0; round < 60; round++) {
+		for (i = 0; i < TAKER_PART; i++) {
+			bufs[i] = ucb_buf_alloc(taker->pool, GFP_KERNEL);
+			taker->misses += !bufs[i];
+		}
+		for (i = 0; i < TAKER_PART; i++)
+			if (bufs[i])
+				ucb_buf_free(bufs[i]);
+		cond_resched();
+	}
+	complete(&taker->done);
+	return 0;
+}
+
+/* Who takes no more than its part of max gets it, while others make the pool grow. */
+static void cache_parts(struct kunit *test)
+{
+	struct taker *takers = kunit_kcalloc(test, NR_TAKERS, sizeof(*takers), GFP_KERNEL);
+	const struct ucb_pool_params params = {
+		.name = "parts", .size = 1024, .max = NR_TAKERS * TAKER_PART,
+	};
+	struct fake_hcd *fake = kind_hcd(test);
+	struct task_struct *task;
+	struct ucb_pool *pool;
+	unsigned int i, nr;
+
+	KUNIT_ASSERT_NOT_NULL(test, takers);
+	for (nr = 0; nr < 8; nr++) {
+		pool = ucb_pool_create(fake->udev, &params);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(pool));
+		for (i = 0; i < NR_TAKERS; i++) {
+			takers[i].pool = pool;
+			init_completion(&takers[i].done);
+			task = kthread_run(taker_fn, &takers[i], "taker/%u", i);
+			KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+		}
+		for (i = 0; i < NR_TAKERS; i++)
+			wait_for_completion(&takers[i].done);
+		ucb_pool_destroy(pool);
+	}
+	for (i = 0; i < NR_TAKERS; i++)
+		KUNIT_EXPECT_EQ_MSG(test, 0, takers[i].misses, "taker %u", i);
+}
+
 static struct kunit_case cache_cases[] = {
 	KUNIT_CASE(cache_locks_one_cpu),
 	KUNIT_CASE(cache_locks_two_cpus),
@@ -454,6 +513,7 @@ static struct kunit_case cache_cases[] = {
 	KUNIT_CASE(cache_reach_offline),
 	KUNIT_CASE(cache_wait),
 	KUNIT_CASE(cache_wait_ends),
+	KUNIT_CASE_PARAM(cache_parts, kind_gen_params),
 	KUNIT_CASE_PARAM(cache_shrink, kind_gen_params),
 	KUNIT_CASE_PARAM(cache_resize, kind_gen_params),
 	KUNIT_CASE_PARAM(cache_free_sized, kind_gen_params),

@@ -50,8 +50,9 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 		buf = ucb_depot_get(pool, class);
 		local_irq_restore(flags);
 		if (!buf) {
-			if (drained || !ucb_cache_drain(pool, class))
+			if (drained)
 				break;
+			ucb_cache_drain(pool, class);
 			drained = true;
 			continue;
 		}
@@ -66,32 +67,67 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 	return buf;
 }
 
+/*
+ * While somebody waits, no buffer stays in a cache. A CPU that puts one there
+ * reads its limit after that; a waiter looks into the caches after it has set
+ * the limits. Between is a full barrier on both sides: one sees the other.
+ */
+static void ucb_pool_add_waiters(struct ucb_pool *pool, int add)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	WRITE_ONCE(pool->waiters, pool->waiters + add);
+	ucb_cache_set_limits(pool);
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	/* pairs with the cmpxchg of ucb_cache_push() */
+	smp_mb();
+}
+
+/*
+ * A search that misses no buffer: an ordinary one goes from cache to cache, and
+ * buffers come home behind its back.
+ */
+static bool ucb_pool_take_last(struct ucb_pool *pool, int use,
+			       unsigned long caller, struct ucb_given *given)
+{
+	bool got;
+
+	ucb_pool_add_waiters(pool, 1);
+	got = ucb_pool_take(pool, 0, pool->size, use, caller, given);
+	ucb_pool_add_waiters(pool, -1);
+	return got;
+}
+
 /* After a miss: grow, or have the worker do it. */
 static noinline bool ucb_pool_get_slow(struct ucb_pool *pool, gfp_t gfp,
 				       int use, unsigned long caller,
 				       struct ucb_given *given)
 {
-	bool flushed = false;
-	int ret;
+	bool sleeps = gfpflags_allow_blocking(gfp);
+	int ret = 0;
 
 	while (!ucb_pool_take(pool, 0, pool->size, use, caller, given)) {
 		atomic_long_inc(&pool->misses);
-		if (!gfpflags_allow_blocking(gfp)) {
+		if (sleeps) {
+			ret = ucb_pool_grow(pool, gfp, false);
+			if (!ret)
+				continue;
+		}
+		if (ucb_pool_take_last(pool, use, caller, given))
+			return true;
+		if (!sleeps)
 			ucb_pool_want(pool);
+		if (ret != -ENOSPC)
 			return false;
-		}
-		ret = ucb_pool_grow(pool, gfp, false);
-		/* what the worker is just making counts, but is not there yet */
-		if (ret == -ENOSPC && !flushed && flush_work(&pool->work)) {
-			flushed = true;
+		/* one that has less than max by now is to grow */
+		if (READ_ONCE(pool->nr_bufs) < READ_ONCE(pool->max))
 			continue;
-		}
-		if (ret == -ENOSPC && !(gfp & __GFP_NOWARN))
+		if (!(gfp & __GFP_NOWARN))
 			dev_warn_ratelimited(&pool->udev->dev,
 					     "ucb: pool %u (%s): all %u buffers (max) are out\n",
 					     pool->id, pool->name, pool->max);
-		if (ret)
-			return false;
+		return false;
 	}
 	return true;
 }
@@ -234,23 +270,6 @@ struct ucb_buf *ucb_buf_alloc(struct ucb_pool *pool, gfp_t gfp)
 	return buf;
 }
 EXPORT_SYMBOL_GPL(ucb_buf_alloc);
-
-/*
- * While somebody waits, no buffer stays in a cache. A CPU that puts one there
- * reads its limit after that; a waiter looks into the caches after it has set
- * the limits. Between is a full barrier on both sides: one sees the other.
- */
-static void ucb_pool_add_waiters(struct ucb_pool *pool, int add)
-{
-	unsigned long flags;
-
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	WRITE_ONCE(pool->waiters, pool->waiters + add);
-	ucb_cache_set_limits(pool);
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
-	/* pairs with the cmpxchg of ucb_cache_push() */
-	smp_mb();
-}
 
 /**
  * ucb_buf_alloc_wait() - take a buffer by handle, wait for one if need be

@@ -179,18 +179,26 @@ static unsigned int ucb_depot_put(struct ucb_pool *pool,
 }
 
 /*
- * A new block joins the pool; with @first_out, its first buffer is handed out
- * already. The caller is inside ucb_pool_enter(), so reclaiming comes later.
+ * A new block joins the pool, unless that would then own more than max; with
+ * @first_out, its first buffer is handed out already. Until here nobody counts
+ * it: a pool that owns max buffers has them all. The caller is inside
+ * ucb_pool_enter(), so reclaiming comes later.
  */
-void ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
+bool ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 		   bool first_out)
 {
 	unsigned int i = first_out ? 1 : 0;
 	unsigned long flags;
+	bool fits;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
+	fits = pool->nr_bufs <= pool->max &&
+	       block->nr <= pool->max - pool->nr_bufs;
+	if (!fits)
+		goto out;
 	list_add_tail(&block->node, &pool->blocks);
 	pool->nr_blocks++;
+	pool->nr_bufs += block->nr;
 	pool->nr_out += block->nr;
 	if (first_out)
 		pool->high = max(pool->high, pool->nr_out);
@@ -198,7 +206,9 @@ void ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 		ucb_depot_push(pool, &block->bufs[i]);
 	if (pool->waiters)
 		irq_work_queue(&pool->wake);
+out:
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	return fits;
 }
 
 /*
@@ -231,11 +241,10 @@ void ucb_cache_overflow(struct ucb_block *block)
 	raw_spin_unlock(&pool->lock);
 }
 
-/* Put what all CPUs have into the depot; true if that was anything. */
-bool ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
+/* Put what all CPUs have into the depot. */
+void ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
 {
 	unsigned long flags;
-	bool any = false;
 	int cpu;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
@@ -250,10 +259,8 @@ bool ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
 			continue;
 		cache->taken += ucb_depot_put(pool, chain);
 		ucb_cache_set_limit(pool, cache, class);
-		any = true;
 	}
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
-	return any;
 }
 
 /*

@@ -114,7 +114,6 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 			     unsigned long caller, struct ucb_given *given)
 {
 	struct ucb_block *block;
-	unsigned long flags;
 
 	atomic_long_inc(&pool->misses);
 	if (in_hardirq() || (IS_ENABLED(CONFIG_PREEMPT_RT) &&
@@ -128,9 +127,7 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 	if (block) {
 		ucb_buf_give(&block->bufs[0], requested, UCB_USE_OUT, caller,
 			     given);
-		raw_spin_lock_irqsave(&pool->lock, flags);
-		pool->nr_bufs++;
-		raw_spin_unlock_irqrestore(&pool->lock, flags);
+		/* a drop-in pool has no max */
 		ucb_depot_add(pool, block, true);
 	}
 	ucb_pool_exit(pool);

@@ -205,7 +205,7 @@ struct ucb_cache {
  * @min: buffers kept
  * @max: most buffers owned; UINT_MAX for no limit
  * @nr_blocks: blocks owned
- * @nr_bufs: buffers owned, with those being allocated
+ * @nr_bufs: buffers owned
  * @nr_out: buffers that are not in the depot
  * @nr_bad: of those, quarantined
  * @high: most @nr_out so far
@@ -321,12 +321,12 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 
 /* cache.c */
 struct ucb_buf *ucb_depot_get(struct ucb_pool *pool, unsigned int class);
-void ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
+bool ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 		   bool first_out);
 unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
 			     unsigned long pages);
 void ucb_cache_overflow(struct ucb_block *block);
-bool ucb_cache_drain(struct ucb_pool *pool, unsigned int class);
+void ucb_cache_drain(struct ucb_pool *pool, unsigned int class);
 void ucb_cache_set_limits(struct ucb_pool *pool);
 void ucb_buf_quarantine(struct ucb_buf *buf);
 unsigned int ucb_cache_total(struct ucb_pool *pool);

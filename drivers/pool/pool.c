@@ -118,7 +118,10 @@ void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block)
 	queue_work(ucb_wq, &pool->work);
 }
 
-/* -ENOSPC when max is reached, -ENOMEM, -ENODEV when the pool is going */
+/*
+ * -ENOSPC when max buffers are there, -ENOMEM, -ENODEV when the pool is going.
+ * 0 may also mean that others added what was still missing.
+ */
 int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker)
 {
 	size_t stride = ucb_pool_stride(pool);
@@ -137,7 +140,6 @@ int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker)
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	nr = min(nr, pool->max - min(pool->max, pool->nr_bufs));
-	pool->nr_bufs += nr;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	if (!nr) {
 		ret = -ENOSPC;
@@ -146,13 +148,11 @@ int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker)
 	block = ucb_block_new(pool, 0, nr, stride, size, gfp);
 	if (!block && !worker && ucb_pools_settle(gfp))
 		block = ucb_block_new(pool, 0, nr, stride, size, gfp);
-	if (block) {
-		ucb_depot_add(pool, block, false);
-	} else {
-		raw_spin_lock_irqsave(&pool->lock, flags);
-		pool->nr_bufs -= nr;
-		raw_spin_unlock_irqrestore(&pool->lock, flags);
+	if (!block) {
 		ret = -ENOMEM;
+	} else if (!ucb_depot_add(pool, block, false)) {
+		ucb_block_hide(block);
+		ucb_block_release_memory(block);
 	}
 out:
 	ucb_pool_exit(pool);
