@@ -4,9 +4,9 @@
  * driver, GADGET the gadget's.
  *
  * ucb_serial carry FROM TO FILE OUT: send a file, write what arrives to OUT.
- * ucb_serial stream HOST GADGET both|out: send without end, both ways or from
- * the host only; say "streaming" when 64 KiB have arrived each way, and end when
- * a tty is hung up, or on SIGTERM once what was sent has arrived.
+ * ucb_serial stream HOST GADGET: send without end, both ways; say "streaming"
+ * when 64 KiB have arrived each way, and end when a tty is hung up, or on SIGTERM
+ * once what was sent has arrived.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS	60000
+#define PATIENCE_MS	120000
 #define ENOUGH		65536
 
 /* what a hung up transfer left in the ttys comes first: look for this */
@@ -131,7 +131,7 @@ static bool drained(int fd)
 	return ioctl(fd, TIOCOUTQ, &left) || !left;
 }
 
-static int stream(int host, int gadget, bool both)
+static int stream(int host, int gadget)
 {
 	static char zeros[4096], buf[4096];
 	unsigned long long out = 0, in = 0;
@@ -140,17 +140,13 @@ static int stream(int host, int gadget, bool both)
 	for (;;) {
 		bool ending = told_to_end();
 		struct pollfd p[2] = {
-			{ .fd = host, .events = POLLIN },
-			{ .fd = gadget, .events = POLLIN },
+			{ .fd = host, .events = POLLIN | (ending ? 0 : POLLOUT) },
+			{ .fd = gadget, .events = POLLIN | (ending ? 0 : POLLOUT) },
 		};
 		ssize_t to_gadget, to_host;
 
-		if (!ending) {
-			p[0].events |= POLLOUT;
-			p[1].events |= both ? POLLOUT : 0;
-		} else if (drained(host) && drained(gadget)) {
+		if (ending && drained(host) && drained(gadget))
 			break;
-		}
 		if (poll(p, 2, ending ? 10 : 100) < 0 && errno != EINTR)
 			return -1;
 		to_gadget = get(gadget, buf, sizeof(buf));
@@ -159,11 +155,10 @@ static int stream(int host, int gadget, bool both)
 			break;
 		out += to_gadget;
 		in += to_host;
-		if (!ending && put(host, zeros, sizeof(zeros)) < 0)
+		if (!ending && (put(host, zeros, sizeof(zeros)) < 0 ||
+				put(gadget, zeros, sizeof(zeros)) < 0))
 			break;
-		if (!ending && both && put(gadget, zeros, sizeof(zeros)) < 0)
-			break;
-		if (!said && out >= ENOUGH && (!both || in >= ENOUGH)) {
+		if (!said && out >= ENOUGH && in >= ENOUGH) {
 			said = true;
 			puts("streaming");
 			fflush(stdout);
@@ -179,8 +174,8 @@ int main(int argc, char **argv)
 	int first, second, ret;
 
 	if (!((argc == 6 && !strcmp(argv[1], "carry")) ||
-	      (argc == 5 && !strcmp(argv[1], "stream")))) {
-		fputs("usage: ucb_serial carry FROM TO FILE OUT | stream HOST GADGET both|out\n",
+	      (argc == 4 && !strcmp(argv[1], "stream")))) {
+		fputs("usage: ucb_serial carry FROM TO FILE OUT | stream HOST GADGET\n",
 		      stderr);
 		return 2;
 	}
@@ -197,7 +192,7 @@ int main(int argc, char **argv)
 	if (argc == 6)
 		ret = carry(first, second, argv[4], argv[5]);
 	else
-		ret = stream(first, second, !strcmp(argv[4], "both"));
+		ret = stream(first, second);
 	if (ret)
 		fprintf(stderr, "ucb_serial: %s: %s\n", argv[1], strerror(errno));
 	return ret ? 1 : 0;
