@@ -4,14 +4,14 @@
 # suites.sh, whose variables and functions these use.
 # shellcheck disable=SC2154 # top, out, kdir, mods, params, usb: those
 
-# guest_test NAME [APPEND]: boot scripts/qemu/guest/NAME-init, which says what
-# it needs, judge it and add its counts
+# guest_test NAME KIND PAIRS: boot scripts/qemu/guest/KIND-init, judge it and add
+# its counts. PAIRS are for lifetime.
 guest_test()
 {
-	local name=$1 append=${2:-} status=0 ko ko_name files=() machine p f s
-	local dir=$top/scripts/qemu/guest limit=600
+	local name=$1 kind=$2 append="ucb_pairs=$3" status=0 ko ko_name files=()
+	local dir=$top/scripts/qemu/guest limit=600 machine p f s
 
-	[ "$name" != lifetime ] || limit=3000
+	[ "$kind" != lifetime ] || limit=3000
 	mapfile -t machine < <(machine iommu | tr ' ' '\n')
 
 	say "guest $name"
@@ -28,13 +28,12 @@ guest_test()
 	head -c 192000 /dev/urandom > "$out/tune.pcm"
 	rm -f "$out/$name".*
 	"$top/scripts/qemu/initramfs" "$out/$name.cpio.gz" \
-		--init "$dir/$name-init" --kmod-dir "$kdir/mods" \
+		--init "$dir/$kind-init" --kmod-dir "$kdir/mods" \
 		--kmods "dummy_hcd libcomposite usb_f_ss_lb" "${files[@]}" \
 		--bin "$out/tools/ucb_usbtest" --bin "$out/tools/ucb_play" --bin "$out/tools/ucb_serial" \
 		--file "$dir/lib.sh:/guest/lib.sh" \
 		--file "$dir/rigs.sh:/guest/rigs.sh" \
 		--file "$out/tune.pcm:/tune.pcm"
-	append+=" ${PAIRS:+ucb_pairs=$PAIRS}"
 	append+=" ucb_stick=$(head -c 4M "$out/stick.img" | sha256sum | cut -d' ' -f1)"
 	job "$top/scripts/qemu/run" --kernel "$kdir/arch/x86/boot/bzImage" \
 		--initrd "$out/$name.cpio.gz" --log "$out/$name.log" \
