@@ -356,11 +356,6 @@ int ucb_free_coherent(struct usb_device *udev, size_t size, void *addr,
 }
 EXPORT_SYMBOL_GPL(ucb_free_coherent);
 
-static bool ucb_pool_closed(const struct ucb_pool *pool)
-{
-	return READ_ONCE(pool->dying) || READ_ONCE(pool->gone);
-}
-
 /*
  * Mark a buffer as being worked on, and hold its record: @add is 1, with
  * UCB_USE_URB for a URB. The caller has the buffer, or is inside

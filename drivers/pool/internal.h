@@ -214,6 +214,7 @@ struct ucb_cache {
  * @want: the worker is to add a block
  * @dying: no new submissions and registrations, for good
  * @gone: the same, until the device comes back
+ * @lost: first interface of the device when it went, referenced
  * @dead: memory reclaimed or about to be: no alloc, no free
  * @depot_locks: times that @lock was taken to move buffers
  * @core_allocs: calls of usb_alloc_coherent()
@@ -266,6 +267,7 @@ struct ucb_pool {
 	bool dying;
 	bool gone;
 	bool dead;
+	struct usb_interface *lost;
 	u64 depot_locks;
 
 	atomic_long_t core_allocs;
@@ -341,7 +343,9 @@ extern raw_spinlock_t ucb_pools_lock;
 void ucb_pool_reclaim(struct ucb_pool *pool);
 void ucb_pool_drop(struct ucb_pool *pool);
 void ucb_pools_bus_gone(struct usb_bus *bus);
-void ucb_pools_device_gone(struct usb_device *udev, bool gone);
+void ucb_pools_device_gone(struct usb_device *udev);
+void ucb_pools_device_back(struct usb_device *udev);
+bool ucb_pool_closed(const struct ucb_pool *pool);
 
 /* shrink.c */
 int ucb_shrink_init(void);

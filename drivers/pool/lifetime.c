@@ -269,41 +269,68 @@ void ucb_pools_bus_gone(struct usb_bus *bus)
 	ucb_dropin_sweep();
 }
 
+/* Another one each time that the device is configured; NULL while it is not. */
+static struct usb_interface *ucb_first_interface(const struct usb_device *udev)
+{
+	struct usb_host_config *config = READ_ONCE(udev->actconfig);
+
+	return config ? READ_ONCE(config->interface[0]) : NULL;
+}
+
+/*
+ * True while nothing new may be started on the pool's buffers. A device that
+ * went comes back by USB_DEVICE_ADD, but its drivers' probes run before that,
+ * when it is configured: what it lost then has another interface.
+ */
+bool ucb_pool_closed(const struct ucb_pool *pool)
+{
+	const struct usb_interface *intf;
+
+	if (READ_ONCE(pool->dying))
+		return true;
+	/* pairs with the release that set it: lost is of that time */
+	if (likely(!smp_load_acquire(&pool->gone)))
+		return false;
+	intf = ucb_first_interface(pool->udev);
+	return !intf || intf == pool->lost;
+}
+
+static bool ucb_pool_set_gone(struct ucb_pool *pool, bool gone)
+{
+	struct usb_interface *intf = ucb_first_interface(pool->udev);
+	bool changes;
+
+	raw_spin_lock(&pool->lock);
+	changes = pool->gone != gone;
+	if (changes) {
+		/* referenced, so that the next one has another address */
+		if (gone)
+			pool->lost = usb_get_intf(intf);
+		/* pairs with ucb_pool_closed() */
+		smp_store_release(&pool->gone, gone);
+		ucb_cache_set_limits(pool);
+	}
+	raw_spin_unlock(&pool->lock);
+	return changes;
+}
+
 /* True once for each time that the device goes. */
 static bool ucb_pool_loses_device(struct ucb_pool *pool, const void *udev)
 {
-	bool first;
-
-	if (pool->udev != udev)
-		return false;
-	raw_spin_lock(&pool->lock);
-	first = !pool->gone;
-	WRITE_ONCE(pool->gone, true);
-	ucb_cache_set_limits(pool);
-	raw_spin_unlock(&pool->lock);
-	return first;
+	return pool->udev == udev && ucb_pool_set_gone(pool, true);
 }
 
+/* And for each time that it comes back. */
 static bool ucb_pool_regains_device(struct ucb_pool *pool, const void *udev)
 {
-	if (pool->udev == udev) {
-		raw_spin_lock(&pool->lock);
-		WRITE_ONCE(pool->gone, false);
-		ucb_cache_set_limits(pool);
-		raw_spin_unlock(&pool->lock);
-	}
-	return false;
+	return pool->udev == udev && ucb_pool_set_gone(pool, false);
 }
 
-/* The device goes, or comes back: its controller and memory stay. */
-void ucb_pools_device_gone(struct usb_device *udev, bool gone)
+/* The device goes: its controller and memory stay. */
+void ucb_pools_device_gone(struct usb_device *udev)
 {
 	struct ucb_pool *pool;
 
-	if (!gone) {
-		ucb_pools_next(ucb_pool_regains_device, udev);
-		return;
-	}
 	while ((pool = ucb_pools_next(ucb_pool_loses_device, udev))) {
 		ucb_pool_revoke(pool);
 		ucb_pool_put(pool);
@@ -311,4 +338,16 @@ void ucb_pools_device_gone(struct usb_device *udev, bool gone)
 	/* a free that has not seen gone is over before the sweep counts */
 	synchronize_rcu();
 	ucb_dropin_sweep();
+}
+
+/* It comes back. The USB core lets no two of these calls for it overlap. */
+void ucb_pools_device_back(struct usb_device *udev)
+{
+	struct ucb_pool *pool;
+
+	while ((pool = ucb_pools_next(ucb_pool_regains_device, udev))) {
+		usb_put_intf(pool->lost);
+		pool->lost = NULL;
+		ucb_pool_put(pool);
+	}
 }

@@ -37,10 +37,10 @@ static int ucb_usb_event(struct notifier_block *nb, unsigned long event,
 {
 	switch (event) {
 	case USB_DEVICE_ADD:
-		ucb_pools_device_gone(data, false);
+		ucb_pools_device_back(data);
 		break;
 	case USB_DEVICE_REMOVE:
-		ucb_pools_device_gone(data, true);
+		ucb_pools_device_gone(data);
 		break;
 	case USB_BUS_REMOVE:
 		ucb_pools_bus_gone(data);

@@ -62,6 +62,7 @@ static void ucb_pool_release(struct work_struct *work)
 
 	cancel_work_sync(&pool->work);
 	irq_work_sync(&pool->wake);
+	usb_put_intf(pool->lost);
 	usb_put_dev(pool->udev);
 	/* a free that came just before reclaiming may still be inside */
 	call_rcu(&pool->rcu, ucb_pool_free_rcu);
