@@ -131,17 +131,14 @@ static int preflight_show(struct seq_file *m, void *unused)
 {
 	struct ucb_pool *pool = m->private;
 	struct device *dev = pool->udev->bus->sysdev;
+	const char *why = ucb_why_no_pages(pool);
 
 	seq_printf(m, "controller %s\n", ucb_kind_names[pool->kind]);
 	seq_printf(m, "iommu %s\n", device_iommu_mapped(dev) ? "yes" : "no");
 	seq_printf(m, "bounce %s\n",
 		   pool->kind == UCB_HCD_DMA && dev->dma_mask &&
 		   dma_addressing_limited(dev) ? "possible" : "no");
-	seq_printf(m, "registration %s\n",
-		   pool->kind == UCB_HCD_LOCALMEM ?
-			   "no: local memory has no pages" :
-		   pool->flags & UCB_POOL_RDMA ?
-			   "yes" : "no: made without UCB_POOL_RDMA");
+	seq_printf(m, "registration %s%s\n", why ? "no: " : "yes", why ?: "");
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(preflight);

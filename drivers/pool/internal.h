@@ -417,6 +417,9 @@ bool ucb_guard_intact(struct ucb_buf *buf);
 void ucb_poison(struct ucb_buf *buf);
 bool ucb_poison_intact(struct ucb_buf *buf);
 
+/* sgtable.c */
+const char *ucb_why_no_pages(const struct ucb_pool *pool);
+
 /* dropin.c */
 struct ucb_pool *ucb_dropin_find(const struct usb_device *udev);
 void ucb_dropin_sweep(void);

@@ -18,7 +18,8 @@
 
 #include "internal.h"
 
-static const char *ucb_why_no_pages(const struct ucb_pool *pool)
+/* Why no buffer of the pool can be given to another device; or NULL. */
+const char *ucb_why_no_pages(const struct ucb_pool *pool)
 {
 	struct device *dev = pool->udev->bus->sysdev;
 
