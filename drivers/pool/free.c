@@ -31,20 +31,34 @@ const char * const ucb_misuse_names[UCB_NR_MISUSES] = {
 
 /*
  * Count, trace and report one refused call. The values are the two that
- * differ: sizes, DMA addresses or states; never kernel addresses.
+ * differ: sizes, DMA addresses or states; never kernel addresses. True when the
+ * report is in the log: each pool has a limit of its own, so that one which
+ * floods hides no other.
  */
-int ucb_refuse(struct ucb_pool *pool, struct ucb_buf *buf,
-	       enum ucb_misuse what, int error, u64 want, u64 got,
-	       unsigned long caller)
+bool ucb_report(struct ucb_pool *pool, const struct ucb_buf *buf,
+		enum ucb_misuse what, int error, u64 want, u64 got,
+		unsigned long caller)
 {
 	unsigned long owner = buf ? READ_ONCE(buf->caller) : 0;
 
 	atomic_long_inc(&pool->misuse[what]);
 	trace_ucb_misuse(pool->id, ucb_misuse_names[what], error, caller);
-	dev_err_ratelimited(&pool->udev->dev,
-			    "ucb: pool %u (%s): %s: expected %#llx, got %#llx, called from %pS, allocated by %pS\n",
-			    pool->id, pool->name, ucb_misuse_names[what], want,
-			    got, (void *)caller, (void *)owner);
+	if (!__ratelimit(&pool->reports))
+		return false;
+	dev_err(&pool->udev->dev,
+		"ucb: pool %u (%s): %s: expected %#llx, got %#llx, called from %pS, allocated by %pS\n",
+		pool->id, pool->name, ucb_misuse_names[what], want, got,
+		(void *)caller, (void *)owner);
+	if (buf)
+		ucb_stacks_print(buf);
+	return true;
+}
+
+int ucb_refuse(struct ucb_pool *pool, const struct ucb_buf *buf,
+	       enum ucb_misuse what, int error, u64 want, u64 got,
+	       unsigned long caller)
+{
+	ucb_report(pool, buf, what, error, want, got, caller);
 	return error;
 }
 
@@ -82,12 +96,9 @@ int ucb_free_checked(struct ucb_buf *buf, const dma_addr_t *dma,
 
 	if (READ_ONCE(pool->dead))
 		return ucb_free_gone(buf, caller);
-	if (use <= 0) {
-		ucb_refuse(pool, buf, UCB_MISUSE_DOUBLE, -EALREADY, 1, use,
-			   caller);
-		ucb_stacks_print(buf);
-		return -EALREADY;
-	}
+	if (use <= 0)
+		return ucb_refuse(pool, buf, UCB_MISUSE_DOUBLE, -EALREADY, 1,
+				  use, caller);
 	if (size && *size != buf->requested)
 		return ucb_refuse(pool, buf, UCB_MISUSE_SIZE, -EINVAL,
 				  buf->requested, *size, caller);

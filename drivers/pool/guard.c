@@ -6,7 +6,6 @@
  */
 
 #include <linux/printk.h>
-#include <linux/ratelimit.h>
 #include <linux/slab.h>
 #include <linux/stackdepot.h>
 #include <linux/stacktrace.h>
@@ -65,9 +64,7 @@ static void ucb_stack_print(const char *what, depot_stack_handle_t handle)
 
 void ucb_stacks_print(const struct ucb_buf *buf)
 {
-	static DEFINE_RATELIMIT_STATE(limit, DEFAULT_RATELIMIT_INTERVAL, 4);
-
-	if (!buf->block->stacks || !__ratelimit(&limit))
+	if (!buf->block->stacks)
 		return;
 	ucb_stack_print("last allocated",
 			READ_ONCE(ucb_stacks_of(buf)->allocated));
@@ -98,11 +95,10 @@ static void ucb_guard_dump(struct ucb_buf *buf, const u8 *bad, const u8 *end,
 	struct ucb_pool *pool = buf->block->pool;
 	const u8 *start = buf->addr;
 
-	ucb_refuse(pool, buf, what, 0, buf->requested, bad - start,
-		   buf->caller);
-	print_hex_dump(KERN_ERR, "ucb: ", DUMP_PREFIX_OFFSET, 16, 1, bad,
-		       min_t(size_t, end - bad, 64), true);
-	ucb_stacks_print(buf);
+	if (ucb_report(pool, buf, what, 0, buf->requested, bad - start,
+		       buf->caller))
+		print_hex_dump(KERN_ERR, "ucb: ", DUMP_PREFIX_OFFSET, 16, 1,
+			       bad, min_t(size_t, end - bad, 64), true);
 }
 
 void ucb_guard_arm(struct ucb_buf *buf, u32 requested)

@@ -31,6 +31,7 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/percpu.h>
+#include <linux/ratelimit.h>
 #include <linux/rculist.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -220,7 +221,8 @@ struct ucb_cache {
  * @core_allocs: calls of usb_alloc_coherent()
  * @core_frees: calls of usb_free_coherent()
  * @misses: allocations that found no buffer
- * @misuse: refused calls, by kind
+ * @misuse: refused calls and corrupted buffers, by kind
+ * @reports: limits how many of those are in the log
  * @users: calls inside that reclaiming waits for
  * @idle_wait: woken when @users falls to 0
  * @home_wait: woken when a buffer comes home and @waiters says so
@@ -274,6 +276,7 @@ struct ucb_pool {
 	atomic_long_t core_frees;
 	atomic_long_t misses;
 	atomic_long_t misuse[UCB_NR_MISUSES];
+	struct ratelimit_state reports;
 	atomic_t users;
 	wait_queue_head_t idle_wait;
 	wait_queue_head_t home_wait;
@@ -398,7 +401,10 @@ static __always_inline struct ucb_buf *ucb_buf_find(const void *addr)
 }
 
 /* free.c */
-int ucb_refuse(struct ucb_pool *pool, struct ucb_buf *buf,
+bool ucb_report(struct ucb_pool *pool, const struct ucb_buf *buf,
+		enum ucb_misuse what, int error, u64 want, u64 got,
+		unsigned long caller);
+int ucb_refuse(struct ucb_pool *pool, const struct ucb_buf *buf,
 	       enum ucb_misuse what, int error, u64 want, u64 got,
 	       unsigned long caller);
 extern const char * const ucb_misuse_names[UCB_NR_MISUSES];

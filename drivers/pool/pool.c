@@ -231,6 +231,8 @@ struct ucb_pool *ucb_pool_new(struct usb_device *udev, bool dropin, gfp_t gfp)
 	init_irq_work(&pool->wake, ucb_wake_waiters);
 	init_usb_anchor(&pool->urbs);
 	init_llist_head(&pool->reap);
+	ratelimit_state_init(&pool->reports, DEFAULT_RATELIMIT_INTERVAL,
+			     DEFAULT_RATELIMIT_BURST);
 	INIT_WORK(&pool->work, ucb_pool_work);
 	INIT_WORK(&pool->show, ucb_pool_show);
 	INIT_WORK(&pool->release, ucb_pool_release);
