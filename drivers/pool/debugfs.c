@@ -34,6 +34,7 @@ static const char * const ucb_kind_names[] = {
 void ucb_pool_get_stats(struct ucb_pool *pool, struct ucb_pool_stats *stats)
 {
 	unsigned long flags;
+	unsigned int i;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	stats->blocks = pool->nr_blocks;
@@ -48,6 +49,8 @@ void ucb_pool_get_stats(struct ucb_pool *pool, struct ucb_pool_stats *stats)
 	stats->core_allocs = atomic_long_read(&pool->core_allocs);
 	stats->core_frees = atomic_long_read(&pool->core_frees);
 	stats->misses = atomic_long_read(&pool->misses);
+	for (i = 0; i < UCB_NR_MISUSES; i++)
+		stats->misuse[i] = atomic_long_read(&pool->misuse[i]);
 }
 EXPORT_SYMBOL_GPL(ucb_pool_get_stats);
 
@@ -68,8 +71,7 @@ static int stats_show(struct seq_file *m, void *unused)
 	seq_printf(m, "core_allocs %lu\ncore_frees %lu\nmisses %lu\n",
 		   stats.core_allocs, stats.core_frees, stats.misses);
 	for (i = 0; i < UCB_NR_MISUSES; i++)
-		seq_printf(m, "refused %ld: %s\n",
-			   atomic_long_read(&pool->misuse[i]),
+		seq_printf(m, "refused %lu: %s\n", stats.misuse[i],
 			   ucb_misuse_names[i]);
 	return 0;
 }

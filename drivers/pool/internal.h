@@ -83,20 +83,6 @@ enum ucb_hcd_kind {
 	UCB_HCD_LOCALMEM,
 };
 
-/* why a free or a submission was refused: indexes pool->misuse */
-enum ucb_misuse {
-	UCB_MISUSE_SIZE,
-	UCB_MISUSE_DMA,
-	UCB_MISUSE_UNKNOWN,
-	UCB_MISUSE_DOUBLE,
-	UCB_MISUSE_BUSY,
-	UCB_MISUSE_GONE,
-	UCB_MISUSE_URB,
-	UCB_MISUSE_OVERRUN,
-	UCB_MISUSE_USE_AFTER_FREE,
-	UCB_NR_MISUSES,
-};
-
 /**
  * struct ucb_buf - one buffer
  * @node: at home: in a CPU's cache or in its block

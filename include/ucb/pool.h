@@ -48,6 +48,32 @@ struct ucb_pool_params {
 };
 
 /**
+ * enum ucb_misuse - what is counted and reported
+ * @UCB_MISUSE_SIZE: a free named another size than the allocation
+ * @UCB_MISUSE_DMA: a free named another DMA address
+ * @UCB_MISUSE_UNKNOWN: no buffer starts at the address freed
+ * @UCB_MISUSE_DOUBLE: a second free
+ * @UCB_MISUSE_BUSY: a free while a URB or registration is at work on the buffer
+ * @UCB_MISUSE_GONE: a free after the pool or its controller has gone
+ * @UCB_MISUSE_URB: a URB does not match its buffer
+ * @UCB_MISUSE_OVERRUN: bytes were written past the requested size
+ * @UCB_MISUSE_USE_AFTER_FREE: bytes were written after free
+ * @UCB_NR_MISUSES: how many kinds there are
+ */
+enum ucb_misuse {
+	UCB_MISUSE_SIZE,
+	UCB_MISUSE_DMA,
+	UCB_MISUSE_UNKNOWN,
+	UCB_MISUSE_DOUBLE,
+	UCB_MISUSE_BUSY,
+	UCB_MISUSE_GONE,
+	UCB_MISUSE_URB,
+	UCB_MISUSE_OVERRUN,
+	UCB_MISUSE_USE_AFTER_FREE,
+	UCB_NR_MISUSES,
+};
+
+/**
  * struct ucb_pool_stats - what a pool has and did
  * @blocks: usb_alloc_coherent() allocations owned
  * @buffers: buffers in those, and in those being allocated
@@ -60,6 +86,7 @@ struct ucb_pool_params {
  * @core_allocs: calls of usb_alloc_coherent()
  * @core_frees: calls of usb_free_coherent()
  * @misses: allocations that found no buffer
+ * @misuse: refused calls and corrupted buffers, by kind
  */
 struct ucb_pool_stats {
 	unsigned int blocks;
@@ -73,6 +100,7 @@ struct ucb_pool_stats {
 	unsigned long core_allocs;
 	unsigned long core_frees;
 	unsigned long misses;
+	unsigned long misuse[UCB_NR_MISUSES];
 };
 
 struct ucb_pool *ucb_pool_create(struct usb_device *udev,
