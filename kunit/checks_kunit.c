@@ -196,35 +196,6 @@ static void check_free_after_unplug(struct kunit *test)
 	k->pool = NULL;
 }
 
-/* Debug pools: a byte past the end, and a byte after free, are both caught. */
-static void check_debug(struct kunit *test)
-{
-	struct fake_hcd *fake = kind_hcd(test);
-	struct ucb_pool *pool = checks_pool(test, fake, 100, UCB_POOL_DEBUG);
-	dma_addr_t dma, dma2;
-	u8 *over, *after, *addr;
-	int i;
-
-	over = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
-	KUNIT_ASSERT_NOT_NULL(test, over);
-	over[100] = 1;
-	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, over, dma));
-
-	after = ucb_pool_alloc(pool, GFP_KERNEL, &dma2);
-	KUNIT_ASSERT_NOT_NULL(test, after);
-	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, after, dma2));
-	after[50] = 1;
-
-	/* of the eight, two are quarantined and never seen again */
-	for (i = 0; i < 6; i++) {
-		addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
-		KUNIT_ASSERT_NOT_NULL(test, addr);
-		KUNIT_EXPECT_PTR_NE(test, addr, over);
-		KUNIT_EXPECT_PTR_NE(test, addr, after);
-	}
-	KUNIT_EXPECT_NULL(test, ucb_pool_alloc(pool, GFP_KERNEL, &dma));
-}
-
 struct race {
 	struct ucb_pool *pool;
 	void *addr;
@@ -305,7 +276,6 @@ static struct kunit_case checks_cases[] = {
 	KUNIT_CASE_PARAM(check_double, kind_gen_params),
 	KUNIT_CASE_PARAM(check_busy, kind_gen_params),
 	KUNIT_CASE_PARAM(check_gone, kind_gen_params),
-	KUNIT_CASE_PARAM(check_debug, kind_gen_params),
 	KUNIT_CASE_SLOW(check_double_race),
 	KUNIT_CASE_PARAM(check_free_after_unplug, kind_gen_params),
 	{}

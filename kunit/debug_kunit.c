@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is reported, and how often: one corruption or refused call at a time, and
+ * each must be counted once, in its own counter and no other, and be in the log
+ * once. Debug pools on every kind of controller; the drop-in pair in debug mode;
+ * and what a driver kept.
+ */
+
+#include <linux/fs.h>
+#include <linux/iommu.h>
+#include <linux/jiffies.h>
+#include <linux/umh.h>
+
+#include "fake_hcd.h"
+#include "reports.h"
+
+#define SIZE	100
+#define NR	8
+/* as drivers/pool/internal.h has it */
+#define GUARD	64
+
+static const char * const kinds[UCB_NR_MISUSES] = {
+	[UCB_MISUSE_SIZE] = "size differs from the allocation",
+	[UCB_MISUSE_DMA] = "dma differs from the allocation",
+	[UCB_MISUSE_UNKNOWN] = "no buffer starts at this address",
+	[UCB_MISUSE_DOUBLE] = "freed twice",
+	[UCB_MISUSE_BUSY] = "a URB or registration is at work on it",
+	[UCB_MISUSE_OVERRUN] = "written past the requested size",
+	[UCB_MISUSE_USE_AFTER_FREE] = "written after free",
+};
+
+/* a pool, its counts when last looked at, and the log since then */
+struct watch {
+	struct kunit *test;
+	struct reports *reports;
+	struct ucb_pool *pool;
+	struct ucb_pool_stats stats;
+};
+
+struct taken {
+	u8 *addr;
+	dma_addr_t dma;
+};
+
+static void watch_start(struct watch *w)
+{
+	w->reports->nr = 0;
+	ucb_pool_get_stats(w->pool, &w->stats);
+}
+
+static struct watch watch_get(struct kunit *test, struct fake_hcd *fake, unsigned int flags)
+{
+	const struct ucb_pool_params params = {
+		.name = "watched", .size = SIZE, .max = NR, .flags = flags,
+	};
+	struct watch w = { .test = test, .reports = reports_get(test) };
+
+	w.pool = pool_get(test, fake->udev, &params);
+	watch_start(&w);
+	return w;
+}
+
+/* Since the last look: this and nothing else; and look again. */
+static void expect_found(struct watch *w, enum ucb_misuse what, int live, int quarantined)
+{
+	struct ucb_pool_stats old = w->stats;
+	struct kunit *test = w->test;
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, 1, reports_count(w->reports, "ucb: pool ", ""));
+	KUNIT_EXPECT_EQ(test, 1, reports_count(w->reports, kinds[what], "(watched)"));
+	watch_start(w);
+	for (i = 0; i < UCB_NR_MISUSES; i++)
+		KUNIT_EXPECT_EQ_MSG(test, old.misuse[i] + (i == what), w->stats.misuse[i],
+				    "misuse %u", i);
+	KUNIT_EXPECT_EQ(test, (int)(w->stats.live - old.live), live);
+	KUNIT_EXPECT_EQ(test, (int)(w->stats.quarantined - old.quarantined), quarantined);
+}
+
+static void expect_silent(struct watch *w)
+{
+	struct ucb_pool_stats old = w->stats;
+
+	KUNIT_EXPECT_EQ(w->test, 0, reports_count(w->reports, "ucb: ", ""));
+	watch_start(w);
+	KUNIT_EXPECT_MEMEQ(w->test, old.misuse, w->stats.misuse, sizeof(old.misuse));
+	KUNIT_EXPECT_EQ(w->test, old.quarantined, w->stats.quarantined);
+}
+
+/* Named in stacks: not to be inlined, nor to end in a jump. */
+static noinline struct taken debug_take(struct ucb_pool *pool)
+{
+	struct taken taken;
+
+	taken.addr = ucb_pool_alloc(pool, GFP_KERNEL | __GFP_NOWARN, &taken.dma);
+	barrier();
+	return taken;
+}
+
+static noinline int debug_give(struct ucb_pool *pool, struct taken taken)
+{
+	int ret = ucb_pool_free(pool, taken.addr, taken.dma);
+
+	barrier();
+	return ret;
+}
+
+static struct taken must_take(struct watch *w)
+{
+	struct taken taken = debug_take(w->pool);
+
+	KUNIT_ASSERT_NOT_NULL(w->test, taken.addr);
+	return taken;
+}
+
+/* All that the pool has but one; the one is not among them, however often. */
+static void expect_never_again(struct watch *w, const u8 *bad, int rounds)
+{
+	struct taken taken[NR - 1];
+	int i;
+
+	for (; rounds; rounds--) {
+		for (i = 0; i < NR - 1; i++) {
+			taken[i] = must_take(w);
+			KUNIT_EXPECT_PTR_NE(w->test, taken[i].addr, bad);
+		}
+		KUNIT_EXPECT_NULL(w->test, debug_take(w->pool).addr);
+		for (i = 0; i < NR - 1; i++)
+			KUNIT_EXPECT_EQ(w->test, 0, debug_give(w->pool, taken[i]));
+	}
+}
+
+/* One byte behind what was asked for: the first, a middle, the last guarded. */
+static void debug_overrun(struct kunit *test)
+{
+	static const unsigned int at[] = { SIZE, SIZE + GUARD / 2, SIZE + GUARD - 1 };
+	struct fake_hcd *fake = kind_hcd(test);
+	char values[40];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
+		struct watch w = watch_get(test, fake, UCB_POOL_DEBUG);
+		struct taken taken = must_take(&w);
+
+		/* all that was asked for may be written */
+		memset(taken.addr, 0xff, SIZE);
+		KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+		expect_silent(&w);
+
+		taken = must_take(&w);
+		watch_start(&w);
+		taken.addr[at[i]] ^= 0xff;
+		KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+		snprintf(values, sizeof(values), "expected %#x, got %#x,", SIZE, at[i]);
+		KUNIT_EXPECT_EQ(test, 1, reports_count(w.reports, "ucb: pool", values));
+		KUNIT_EXPECT_EQ(test, 1, reports_count(w.reports, "ucb: 00000000: ", ""));
+		expect_found(&w, UCB_MISUSE_OVERRUN, -1, 1);
+
+		expect_never_again(&w, taken.addr, 3);
+		KUNIT_EXPECT_EQ(test, -EALREADY, debug_give(w.pool, taken));
+		expect_found(&w, UCB_MISUSE_DOUBLE, 0, 0);
+	}
+}
+
+/* One byte of a buffer at home; found when its turn comes. */
+static void debug_after_free(struct kunit *test)
+{
+	static const unsigned int at[] = { 0, SIZE / 2, SIZE - 1, SIZE + GUARD - 1 };
+	struct fake_hcd *fake = kind_hcd(test);
+	char values[40];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
+		struct watch w = watch_get(test, fake, UCB_POOL_DEBUG);
+		struct taken taken = must_take(&w);
+
+		KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+		expect_silent(&w);
+		taken.addr[at[i]] ^= 0xff;
+		expect_never_again(&w, taken.addr, 1);
+		snprintf(values, sizeof(values), "expected %#x, got %#x,", SIZE, at[i]);
+		KUNIT_EXPECT_EQ(test, 1, reports_count(w.reports, "ucb: pool", values));
+		KUNIT_EXPECT_EQ(test, 1, reports_count(w.reports, "ucb: 00000000: ", ""));
+		expect_found(&w, UCB_MISUSE_USE_AFTER_FREE, 0, 1);
+		expect_never_again(&w, taken.addr, 2);
+		expect_silent(&w);
+	}
+}
+
+/* One whose turn never comes is found when its pool ends. */
+static void debug_after_free_at_end(struct kunit *test)
+{
+	struct watch w = watch_get(test, kind_hcd(test), UCB_POOL_DEBUG);
+	struct taken bad = must_take(&w);
+	struct taken good = must_take(&w);
+
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, bad));
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, good));
+	bad.addr[SIZE - 1] ^= 0xff;
+	w.reports->nr = 0;
+	kunit_release_action(test, pool_destroy, w.pool);
+	KUNIT_EXPECT_EQ(test, 1, reports_count(w.reports, "ucb: pool ", ""));
+	KUNIT_EXPECT_EQ(test, 1, reports_count(w.reports, kinds[UCB_MISUSE_USE_AFTER_FREE],
+					       "got 0x63, "));
+}
+
+/* The stacks that the report shows have the functions that did it. */
+static void expect_stacks(struct watch *w)
+{
+	unsigned int took = reports_find(w->reports, "ucb: last allocated by:", 0);
+	unsigned int gave = reports_find(w->reports, "ucb: last freed by:", 0);
+
+	KUNIT_ASSERT_NE(w->test, took, REPORT_LINES);
+	KUNIT_ASSERT_NE(w->test, gave, REPORT_LINES);
+	KUNIT_EXPECT_LT(w->test, took, reports_find(w->reports, " debug_take+", took));
+	KUNIT_EXPECT_LT(w->test, reports_find(w->reports, " debug_take+", took), gave);
+	KUNIT_EXPECT_LT(w->test, reports_find(w->reports, " debug_give+", gave), REPORT_LINES);
+	KUNIT_EXPECT_EQ(w->test, 1, reports_count(w->reports, "ucb: last allocated by:", ""));
+	KUNIT_EXPECT_EQ(w->test, 1, reports_count(w->reports, "ucb: last freed by:", ""));
+}
+
+static void debug_stacks(struct kunit *test)
+{
+	struct watch w = watch_get(test, kind_hcd(test), UCB_POOL_DEBUG);
+	struct taken taken = must_take(&w);
+
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+	KUNIT_EXPECT_EQ(test, -EALREADY, ucb_pool_free(w.pool, taken.addr, taken.dma));
+	expect_stacks(&w);
+	expect_found(&w, UCB_MISUSE_DOUBLE, 0, 0);
+
+	taken.addr[0] ^= 0xff;
+	expect_never_again(&w, taken.addr, 1);
+	expect_stacks(&w);
+	expect_found(&w, UCB_MISUSE_USE_AFTER_FREE, 0, 1);
+}
+
+/* Each refused call, in a debug pool and in another. */
+static void debug_refused(struct kunit *test)
+{
+	static const unsigned int flags[] = { 0, UCB_POOL_DEBUG };
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_buf *buf;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		struct watch w = watch_get(test, fake, flags[i]);
+		struct taken taken = must_take(&w);
+
+		watch_start(&w);
+		KUNIT_EXPECT_EQ(test, -EINVAL,
+				ucb_pool_free_sized(w.pool, SIZE + 1, taken.addr, taken.dma));
+		expect_found(&w, UCB_MISUSE_SIZE, 0, 0);
+		KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(w.pool, taken.addr, taken.dma ^ 64));
+		expect_found(&w, UCB_MISUSE_DMA, 0, 0);
+		KUNIT_EXPECT_EQ(test, -ENOENT, ucb_pool_free(w.pool, taken.addr + 1, taken.dma));
+		expect_found(&w, UCB_MISUSE_UNKNOWN, 0, 0);
+		buf = ucb_buf_get(w.pool, taken.addr);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(buf));
+		KUNIT_ASSERT_EQ(test, 0, ucb_buf_busy_get(buf));
+		KUNIT_EXPECT_EQ(test, -EBUSY, debug_give(w.pool, taken));
+		expect_found(&w, UCB_MISUSE_BUSY, 0, 0);
+		ucb_buf_busy_put(buf);
+		ucb_buf_put(buf);
+		KUNIT_EXPECT_EQ(test, 0,
+				ucb_pool_free_sized(w.pool, SIZE, taken.addr, taken.dma));
+		expect_silent(&w);
+		KUNIT_EXPECT_EQ(test, -EALREADY, debug_give(w.pool, taken));
+		expect_found(&w, UCB_MISUSE_DOUBLE, 0, 0);
+	}
+}
+
+#define FLOOD	60
+
+/* A pool that floods the log is held back, and hides no other's first report. */
+static void debug_flood(struct kunit *test)
+{
+	struct fake_hcd *fake = fake_hcd_get(test, FAKE_PIO);
+	struct watch w = watch_get(test, fake, 0);
+	struct taken taken = must_take(&w);
+	unsigned long begin = jiffies;
+	int i;
+
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+	watch_start(&w);
+	for (i = 0; i < FLOOD; i++)
+		KUNIT_EXPECT_EQ(test, -EALREADY, debug_give(w.pool, taken));
+	/* 10 in 5 s, says the kernel */
+	KUNIT_EXPECT_LE(test, reports_count(w.reports, "ucb: pool", kinds[UCB_MISUSE_DOUBLE]),
+			10 * (1 + (jiffies - begin) / (5 * HZ)));
+	ucb_pool_get_stats(w.pool, &w.stats);
+	KUNIT_EXPECT_EQ(test, FLOOD, w.stats.misuse[UCB_MISUSE_DOUBLE]);
+
+	w = watch_get(test, fake, 0);
+	taken = must_take(&w);
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(w.pool, taken.addr, taken.dma ^ 64));
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+	expect_found(&w, UCB_MISUSE_DMA, 0, 0);
+}
+
+static int shell(const char *command)
+{
+	char *argv[4] = { "/bin/sh", "-c", (char *)command, NULL };
+	char *envp[2] = { "PATH=/bin:/sbin:/usr/bin:/usr/sbin", NULL };
+
+	return call_usermodehelper(argv[0], argv, envp, UMH_WAIT_PROC);
+}
+
+/* The number that a report calls the pool by; there must be one. */
+static unsigned int reported_id(struct kunit *test, struct reports *reports)
+{
+	unsigned int at = reports_find(reports, "ucb: pool ", 0);
+	unsigned int id = 0;
+	int ret;
+
+	KUNIT_ASSERT_NE(test, at, REPORT_LINES);
+	ret = sscanf(strstr(reports->line[at], "ucb: pool "), "ucb: pool %u", &id);
+	KUNIT_ASSERT_EQ(test, 1, ret);
+	return id;
+}
+
+/* debugfs and trace events are as Documentation/ABI has them. */
+static void debug_seen(struct kunit *test)
+{
+	static const char * const controllers[] = {
+		[FAKE_DMA] = "DMA", [FAKE_PIO] = "PIO", [FAKE_LOCALMEM] = "local memory",
+		[REAL_DUMMY] = "PIO", [REAL_XHCI] = "DMA",
+	};
+	struct fake_hcd *fake = kind_hcd(test);
+	struct watch w = watch_get(test, fake, UCB_POOL_RDMA);
+	struct taken taken = must_take(&w);
+	struct taken kept = must_take(&w);
+	char *command = kunit_kzalloc(test, SZ_2K, GFP_KERNEL);
+	unsigned int id;
+
+	KUNIT_ASSERT_NOT_NULL(test, command);
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(w.pool, taken.addr, taken.dma ^ 64));
+	id = reported_id(test, w.reports);
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+	snprintf(command, SZ_2K,
+		 "set -e\n"
+		 "cd /sys/kernel/debug/ucb/%u\n"
+		 "[ \"$(echo *)\" = 'buffers preflight stats' ]\n"
+		 "[ \"$(cat preflight)\" = 'controller %s\n"
+		 "iommu %s\n"
+		 "bounce no\n"
+		 "registration %s' ]\n"
+		 "[ $(wc -l < buffers) = 1 ]\n"
+		 "grep -q '^100 bytes, 0 at work, allocated by debug_take+' buffers\n"
+		 "for line in 'name watched' 'size 100' 'max 8' 'live 1' 'refused 1: %s'; do\n"
+		 "	grep -qx \"$line\" stats\n"
+		 "done\n"
+		 "[ $(grep -c '^refused ' stats) = %u ]\n"
+		 "cd /sys/kernel/debug/tracing\n"
+		 "echo > trace\n"
+		 "echo 1 > events/ucb/enable\n",
+		 id, controllers[fake->kind],
+		 device_iommu_mapped(fake->udev->bus->sysdev) ? "yes" : "no",
+		 fake->kind == FAKE_LOCALMEM ?
+			 "no: the controller'\\''s local memory has no pages" : "yes",
+		 kinds[UCB_MISUSE_DMA], UCB_NR_MISUSES);
+	KUNIT_EXPECT_EQ(test, 0, shell(command));
+
+	taken = must_take(&w);
+	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(w.pool, taken.addr, taken.dma ^ 64));
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
+	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, kept));
+	snprintf(command, SZ_2K,
+		 "set -e\n"
+		 "cd /sys/kernel/debug/tracing\n"
+		 "echo 0 > events/ucb/enable\n"
+		 "[ $(grep -c ' ucb_[a-z]*: pool=%u ' trace) = 4 ]\n"
+		 "[ $(grep -c ' ucb_alloc: pool=%u size=100 caller=debug_take+' trace) = 1 ]\n"
+		 "[ $(grep -c ' ucb_free: pool=%u size=100 caller=debug_give+' trace) = 2 ]\n"
+		 "[ $(grep -c ' ucb_misuse: pool=%u what=%s error=-22 caller=%s+' trace) = 1 ]\n",
+		 id, id, id, id, kinds[UCB_MISUSE_DMA], __func__);
+	KUNIT_EXPECT_EQ(test, 0, shell(command));
+}
+
+static int set_debug(char value)
+{
+	struct file *file = filp_open("/sys/module/ucb/parameters/debug", O_WRONLY, 0);
+	loff_t pos = 0;
+	ssize_t ret;
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	ret = kernel_write(file, &value, 1, &pos);
+	filp_close(file, NULL);
+	return ret == 1 ? 0 : -EIO;
+}
+
+static void clear_debug(void *unused)
+{
+	set_debug('0');
+}
+
+struct dropin {
+	struct kunit *test;
+	struct usb_device *udev;
+	struct reports *reports;
+};
+
+static struct taken dropin_take(struct dropin *d, size_t size)
+{
+	struct taken taken;
+
+	taken.addr = ucb_alloc_coherent(d->udev, size, GFP_KERNEL, &taken.dma);
+	KUNIT_ASSERT_NOT_NULL(d->test, taken.addr);
+	return taken;
+}
+
+static int dropin_give(struct dropin *d, size_t size, struct taken taken)
+{
+	return ucb_free_coherent(d->udev, size, taken.addr, taken.dma);
+}
+
+static void expect_dropin_found(struct dropin *d, enum ucb_misuse what)
+{
+	KUNIT_EXPECT_EQ(d->test, 1, reports_count(d->reports, "ucb: pool ", ""));
+	KUNIT_EXPECT_EQ(d->test, 1, reports_count(d->reports, kinds[what], "(drop-in)"));
+	d->reports->nr = 0;
+}
+
+/* The pair in debug mode: its classes, and what is too large for one. */
+static void debug_dropin(struct kunit *test)
+{
+	static const size_t sizes[] = { 1, 64, 2048, 4096, SZ_1M + 1 };
+	struct fake_hcd *fake = kind_hcd(test);
+	struct dropin d = { .test = test, .udev = fake->udev };
+	struct taken taken, other;
+	unsigned int id, i;
+	char command[640];
+
+	if (fake->kind != FAKE_DMA && fake->kind != FAKE_PIO)
+		return;	/* has such a pool already, or none */
+	d.reports = reports_get(test);
+	KUNIT_ASSERT_EQ(test, 0, set_debug('1'));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, clear_debug, NULL));
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		taken = dropin_take(&d, sizes[i]);
+		memset(taken.addr, 0xff, sizes[i]);
+		KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, sizes[i], taken));
+		KUNIT_EXPECT_EQ(test, 0, reports_count(d.reports, "ucb: ", ""));
+		taken = dropin_take(&d, sizes[i]);
+		taken.addr[sizes[i]] ^= 0xff;
+		KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, sizes[i], taken));
+		id = reported_id(test, d.reports);
+		expect_dropin_found(&d, UCB_MISUSE_OVERRUN);
+		other = dropin_take(&d, sizes[i]);
+		KUNIT_EXPECT_PTR_NE(test, other.addr, taken.addr);
+		KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, sizes[i], other));
+	}
+
+	taken = dropin_take(&d, SIZE);
+	KUNIT_EXPECT_EQ(test, -EINVAL, dropin_give(&d, SIZE + 1, taken));
+	expect_dropin_found(&d, UCB_MISUSE_SIZE);
+	other = taken;
+	other.dma ^= 64;
+	KUNIT_EXPECT_EQ(test, -EINVAL, dropin_give(&d, SIZE, other));
+	expect_dropin_found(&d, UCB_MISUSE_DMA);
+	other = taken;
+	other.addr++;
+	KUNIT_EXPECT_EQ(test, -ENOENT, dropin_give(&d, SIZE, other));
+	expect_dropin_found(&d, UCB_MISUSE_UNKNOWN);
+	KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, SIZE, taken));
+	KUNIT_EXPECT_EQ(test, -EALREADY, dropin_give(&d, SIZE, taken));
+	expect_dropin_found(&d, UCB_MISUSE_DOUBLE);
+	taken.addr[SIZE / 2] ^= 0xff;
+	other = dropin_take(&d, SIZE);
+	KUNIT_EXPECT_PTR_NE(test, other.addr, taken.addr);
+	expect_dropin_found(&d, UCB_MISUSE_USE_AFTER_FREE);
+	KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, SIZE, other));
+	KUNIT_EXPECT_EQ(test, 0, reports_count(d.reports, "ucb: ", ""));
+
+	/* as Documentation/ABI has it; a worker makes the folder */
+	snprintf(command, sizeof(command),
+		 "cd /sys/kernel/debug/ucb\n"
+		 "until [ -e %u/stats ]; do usleep 50000; done\n"
+		 "[ \"$(grep -E '^(live|quarantined) |^refused [1-9]' %u/stats)\" = 'live 0\n"
+		 "quarantined 6\n"
+		 "refused 1: %s\n"
+		 "refused 1: %s\n"
+		 "refused 1: %s\n"
+		 "refused 1: %s\n"
+		 "refused 5: %s\n"
+		 "refused 1: %s' ]\n",
+		 id, id, kinds[UCB_MISUSE_SIZE], kinds[UCB_MISUSE_DMA],
+		 kinds[UCB_MISUSE_UNKNOWN], kinds[UCB_MISUSE_DOUBLE],
+		 kinds[UCB_MISUSE_OVERRUN], kinds[UCB_MISUSE_USE_AFTER_FREE]);
+	KUNIT_EXPECT_EQ(test, 0, shell(command));
+}
+
+/* Two that lose buffers; the same twice, they would become one function. */
+static noinline void *leak_one(struct usb_device *udev, struct ucb_pool *pool, size_t size)
+{
+	struct taken taken;
+
+	if (pool)
+		taken.addr = ucb_pool_alloc(pool, GFP_KERNEL, &taken.dma);
+	else
+		taken.addr = ucb_alloc_coherent(udev, size, GFP_KERNEL, &taken.dma);
+	barrier();
+	return taken.addr;
+}
+
+static noinline void *leak_two(struct usb_device *udev, struct ucb_pool *pool, size_t size)
+{
+	struct taken taken;
+
+	if (pool)
+		taken.addr = ucb_pool_zalloc(pool, GFP_KERNEL, &taken.dma);
+	else
+		taken.addr = ucb_alloc_coherent(udev, size, GFP_NOIO, &taken.dma);
+	barrier();
+	return taken.addr;
+}
+
+/* One line says that so many of this size were kept by this function. */
+static void expect_leak(struct kunit *test, struct reports *reports, struct usb_device *udev,
+			const char *pool, unsigned int nr, size_t size, const char *caller)
+{
+	char line[96], device[64];
+
+	snprintf(line, sizeof(line), "(%s): %u buffers of %zu bytes allocated by %s+", pool, nr,
+		 size, caller);
+	snprintf(device, sizeof(device), "usb %s: ucb: pool ", dev_name(&udev->dev));
+	KUNIT_EXPECT_EQ_MSG(test, 1, reports_count(reports, line, device), "%s", line);
+	KUNIT_EXPECT_EQ_MSG(test, 1, reports_count(reports, line, " not freed, reclaimed"),
+			    "%s", line);
+}
+
+/* What a driver kept is named when its pool ends, and nothing else is. */
+static void debug_leaks(struct kunit *test)
+{
+	static const unsigned int flags[] = { 0, UCB_POOL_DEBUG };
+	struct fake_hcd *fake = kind_hcd(test);
+	struct reports *reports = reports_get(test);
+	struct ucb_pool_params params = { .name = "lost", .size = 1000 };
+	struct taken taken[3];
+	struct ucb_pool *pool;
+	int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		params.flags = flags[i];
+		pool = pool_get(test, fake->udev, &params);
+		for (j = 0; j < ARRAY_SIZE(taken); j++) {
+			taken[j] = debug_take(pool);
+			KUNIT_ASSERT_NOT_NULL(test, taken[j].addr);
+			KUNIT_ASSERT_NOT_NULL(test, leak_one(fake->udev, pool, 0));
+		}
+		KUNIT_ASSERT_NOT_NULL(test, leak_two(fake->udev, pool, 0));
+		/* lost by the second, although the first had it before */
+		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[0]));
+		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[1]));
+		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[2]));
+		KUNIT_ASSERT_NOT_NULL(test, leak_two(fake->udev, pool, 0));
+		KUNIT_EXPECT_EQ(test, 0, reports_count(reports, "ucb: ", ""));
+		kunit_release_action(test, pool_destroy, pool);
+		KUNIT_EXPECT_EQ(test, 2, reports_count(reports, "ucb: ", ""));
+		expect_leak(test, reports, fake->udev, "lost", 3, 1000, "leak_one");
+		expect_leak(test, reports, fake->udev, "lost", 2, 1000, "leak_two");
+		reports->nr = 0;
+
+		pool = pool_get(test, fake->udev, &params);
+		taken[0] = debug_take(pool);
+		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[0]));
+		kunit_release_action(test, pool_destroy, pool);
+		KUNIT_EXPECT_EQ(test, 0, reports_count(reports, "ucb: ", ""));
+	}
+}
+
+/* The same of the drop-in pair, when the controller goes. */
+static void debug_leaks_dropin(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct dropin d = { .test = test, .udev = fake->udev };
+	struct taken taken[2];
+
+	if (fake_is_real(fake->kind))
+		return;	/* not ours to remove */
+	d.reports = reports_get(test);
+	taken[0] = dropin_take(&d, 64);
+	taken[1] = dropin_take(&d, 3000);
+	KUNIT_ASSERT_NOT_NULL(test, leak_one(d.udev, NULL, 64));
+	KUNIT_ASSERT_NOT_NULL(test, leak_one(d.udev, NULL, 64));
+	KUNIT_ASSERT_NOT_NULL(test, leak_two(d.udev, NULL, 64));
+	KUNIT_ASSERT_NOT_NULL(test, leak_two(d.udev, NULL, 3000));
+	KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, 64, taken[0]));
+	KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, 3000, taken[1]));
+	KUNIT_EXPECT_EQ(test, 0, reports_count(d.reports, "ucb: ", ""));
+	fake_hcd_remove(fake);
+	KUNIT_EXPECT_EQ(test, 3, reports_count(d.reports, "ucb: ", ""));
+	expect_leak(test, d.reports, d.udev, "drop-in", 2, 64, "leak_one");
+	expect_leak(test, d.reports, d.udev, "drop-in", 1, 64, "leak_two");
+	expect_leak(test, d.reports, d.udev, "drop-in", 1, 3000, "leak_two");
+}
+
+static struct kunit_case debug_cases[] = {
+	KUNIT_CASE_PARAM(debug_overrun, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_after_free, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_after_free_at_end, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_stacks, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_refused, kind_gen_params),
+	KUNIT_CASE(debug_flood),
+	KUNIT_CASE_PARAM(debug_seen, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_dropin, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_leaks, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_leaks_dropin, kind_gen_params),
+	{}
+};
+
+static struct kunit_suite debug_suite = {
+	.name = "ucb_debug",
+	.test_cases = debug_cases,
+};
+
+kunit_test_suite(debug_suite);
+
+MODULE_DESCRIPTION("KUnit: what is reported, and how often");
+MODULE_LICENSE("GPL");
