@@ -282,7 +282,8 @@ EXPORT_SYMBOL_GPL(ucb_buf_alloc);
  *
  * Context: Process; may sleep.
  * Return: The buffer, to be given back with ucb_buf_free(); or ERR_PTR of
- * -ETIMEDOUT, -ERESTARTSYS when a signal came, -ENODEV when the pool is going.
+ * -ETIMEDOUT when none came home in time, -ERESTARTSYS when a signal came,
+ * -ENODEV when the pool is going.
  */
 struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
 				   unsigned long timeout)

@@ -219,6 +219,8 @@ EXPORT_SYMBOL_GPL(ucb_pool_destroy);
  * ucb_client_register() - be told when buffers must be given up
  * @client: the client; its revoke may be called from here on
  *
+ * Until ucb_client_unregister().
+ *
  * Context: Process.
  */
 void ucb_client_register(struct ucb_client *client)

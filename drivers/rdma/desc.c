@@ -33,6 +33,8 @@ static u8 usage_from_access(int access)
  * @remote: what to encode; its usage must not be 0
  * @desc: UCB_MR_DESC_SIZE bytes, of any alignment
  *
+ * What ucb_mr_remote_from_descriptor() decodes.
+ *
  * Context: Any.
  * Return: 0, or -EINVAL for a NULL argument or a usage of 0.
  */
