@@ -7,16 +7,27 @@ ACCEL  ?= auto
 DEBUG  ?= 0
 SUITE  ?=
 SLICE  ?=
-export KVER ACCEL DEBUG SUITE SLICE
+prefix ?= /usr/local
+DRIVERS_ONLY ?= y
+VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+export KDIR KVER ACCEL DEBUG SUITE SLICE prefix
+export DESTDIR INSTALL_MOD_PATH
+
+ifeq ($(filter $(KVER),6.1 6.12 7.3),)
+$(error KVER=$(KVER): the kernels are 6.1, 6.12 and 7.3)
+endif
+
+need_kdir = $(if $(wildcard $(KDIR)/Makefile),,$(error no kernel headers in \
+	$(KDIR): install linux-headers-$(shell uname -r), or set KDIR))
 
 # A script, and its guest, does not outlive a make that is killed.
 RUN := setpriv --pdeathsig TERM
 
-.PHONY: modules demo check soak bench lint install dkms clean help
+.PHONY: modules demo check soak bench lint docs check-install install uninstall \
+	dkms clean help
 modules:
-	@[ -e "$(KDIR)/Makefile" ] || { echo "no kernel headers in $(KDIR):" \
-		"install linux-headers-$$(uname -r), or set KDIR" >&2; exit 1; }
-	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+	$(need_kdir)
+	$(MAKE) -C $(KDIR) M=$(CURDIR) DRIVERS_ONLY=$(DRIVERS_ONLY) modules
 
 demo:
 	@$(RUN) scripts/demo
@@ -33,12 +44,24 @@ bench:
 lint:
 	@$(RUN) scripts/lint
 
+docs:
+	@$(RUN) scripts/docs
+
+check-install:
+	@$(RUN) scripts/check-install
+
+install: DRIVERS_ONLY = y
 install: modules
-	$(MAKE) -C $(KDIR) M=$(CURDIR) modules_install
+	@$(RUN) scripts/install
+
+uninstall:
+	$(need_kdir)
+	@$(RUN) scripts/install --remove
 
 dkms:
-	dkms add $(CURDIR)
-	dkms install ucb/$(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+	@$(RUN) scripts/install --sources
+	dkms add ucb/$(VERSION)
+	dkms install ucb/$(VERSION)
 
 clean:
 	$(RM) -r build
@@ -48,12 +71,17 @@ clean:
 		-o -name Module.symvers -o -name modules.order \) -exec $(RM) {} +
 
 help:
-	@echo 'modules  build the modules against KDIR (default: the running kernel)'
-	@echo 'demo     a file from a USB device to a remote peer, in an emulated machine'
-	@echo 'check    all test suites in emulated machines; SUITE=name runs one'
-	@echo 'soak     long tests at full count, in slices of minutes; SLICE=name runs one'
-	@echo 'bench    instructions of an allocation and free, beside what they replace'
-	@echo 'lint     checkpatch, sparse, W=1, kernel-doc, shellcheck'
-	@echo 'install  install the modules built; dkms: the same through dkms'
-	@echo 'clean    remove what was built here (cached kernels stay)'
-	@echo 'KVER=6.12 (the kernel series), ACCEL=auto|tcg|kvm'
+	@echo 'modules        build the modules against KDIR (default: the running kernel)'
+	@echo 'demo           a file from a USB device to a remote peer, in an emulated machine'
+	@echo 'check          all test suites in emulated machines; SUITE=name runs one'
+	@echo 'check-install  install, build on what is installed, dkms; all in build/'
+	@echo 'soak           long tests at full count, in slices of minutes; SLICE=name runs one'
+	@echo 'bench          instructions of an allocation and free, beside what they replace'
+	@echo 'lint           checkpatch, sparse, W=1, kernel-doc, shellcheck'
+	@echo 'docs           the pages in HTML and the manual pages, in build/docs/'
+	@echo 'install        install modules, headers, manual pages (prefix=/usr/local, DESTDIR=)'
+	@echo 'uninstall      take away what install has put'
+	@echo 'dkms           have dkms build and install the modules, also for later kernels'
+	@echo 'clean          remove what was built here (cached kernels stay)'
+	@echo 'help           this list'
+	@echo 'KVER=6.12 (the kernel series), ACCEL=auto|tcg|kvm, DRIVERS_ONLY=n (and the samples)'
