@@ -77,7 +77,7 @@ help:
 	@echo 'check-install  install, build on what is installed, dkms; all in build/'
 	@echo 'soak           long tests at full count, in slices of minutes; SLICE=name runs one'
 	@echo 'bench          instructions of an allocation and free, beside what they replace'
-	@echo 'lint           checkpatch, sparse, W=1, kernel-doc, shellcheck'
+	@echo 'lint           checkpatch, sparse, W=1, shellcheck and more, and the pages against the tree'
 	@echo 'docs           the pages in HTML and the manual pages, in build/docs/'
 	@echo 'install        install modules, headers, manual pages (prefix=/usr/local, DESTDIR=)'
 	@echo 'uninstall      take away what install has put'
