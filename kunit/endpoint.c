@@ -1,0 +1,680 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The kernel's end of the guest test "interop": a driver whose USB buffer is
+ * read and written by programs over librpma and librdmacm, and which reads and
+ * writes their memory.
+ *
+ * Every device has a folder in debugfs with the file ctl:
+ *
+ *   listen ADDR PORT	give a buffer a key, wait for a peer in the background
+ *   wait		until that peer has gone; fails if it was not served well
+ *   connect ADDR PORT	to a program that listens: READ its region, WRITE it
+ *
+ * The peer gets the buffer's descriptor in the connection's private data. What
+ * it then wants it says by messages, as interop.h has them.
+ */
+#include <linux/debugfs.h>
+#include <linux/inet.h>
+#include <linux/module.h>
+#include <linux/unaligned.h>
+#include <linux/usb.h>
+#include <rdma/ib_cm.h>
+#include <rdma/rdma_cm.h>
+
+#include <ucb/pool.h>
+#include <ucb/rdma.h>
+
+#include "interop.h"
+
+#define CM_TIMEOUT_MS	10000
+#define TIMEOUT		(60 * HZ)
+#define MSG_OUT		64	/* of the buffer for messages; the other is at 0 */
+
+struct endpoint {
+	struct usb_interface *intf;
+	struct ucb_pool *pool;
+	struct dentry *dir;
+	struct mutex lock;	/* one command at a time */
+	struct session *session;
+};
+
+/* A buffer with its registration, as sge and to a peer */
+struct region {
+	struct ucb_buf *buf;
+	struct ucb_mr *mr;
+	struct ucb_mr_remote self;
+	u8 desc[UCB_MR_DESC_SIZE];
+};
+
+/*
+ * @cm: held over what the CM's handler does with @id and @closing
+ * @done: the one work request in flight has completed with @status
+ * @event: the CM event that a connecting side waits for, or another
+ * @over: the peer has gone
+ * @error: why it was not served
+ * @theirs: the region that the peer told of
+ */
+struct session {
+	struct endpoint *ep;
+	struct rdma_cm_id *listen;
+	struct rdma_cm_id *id;
+	struct mutex cm;	/* see above */
+	bool closing;
+	struct ucb_pd *pd;
+	struct ib_cq *cq;
+	struct region data;
+	struct region msgs;
+	struct ib_cqe cqe;
+	struct ib_cqe recv_cqe;
+	struct completion done;
+	enum ib_wc_status status;
+	struct completion event;
+	enum rdma_cm_event_type last_event;
+	struct completion over;
+	struct work_struct work;
+	unsigned int served;
+	int error;
+	struct ucb_mr_remote theirs;
+};
+
+static void fail(struct session *s, int err, const char *what)
+{
+	dev_info(&s->ep->intf->dev, "endpoint: %s: %d\n", what, err);
+	if (!s->error)
+		s->error = err;
+}
+
+static void wr_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct session *s = container_of(wc->wr_cqe, struct session, cqe);
+
+	s->status = wc->status;
+	complete(&s->done);
+}
+
+static void msg_received(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct session *s = container_of(wc->wr_cqe, struct session, recv_cqe);
+
+	if (wc->status == IB_WC_SUCCESS && wc->byte_len == INTEROP_MSG_LEN)
+		schedule_work(&s->work);
+	else if (wc->status != IB_WC_WR_FLUSH_ERR)
+		fail(s, -EPROTO, "message not received");
+}
+
+static int post_recv(struct session *s, struct ib_qp *qp)
+{
+	struct ib_sge sge = {
+		.addr = s->msgs.self.addr,
+		.length = INTEROP_MSG_LEN,
+		.lkey = s->msgs.self.rkey,
+	};
+	struct ib_recv_wr wr = {
+		.wr_cqe = &s->recv_cqe,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+
+	return ib_post_recv(qp, &wr, NULL);
+}
+
+/* Post one work request on @from and wait for it. */
+static int execute(struct session *s, enum ib_wr_opcode opcode, const struct region *from,
+		   size_t offset, size_t length)
+{
+	struct ib_sge sge = {
+		.addr = from->self.addr + offset,
+		.length = length,
+		/* with fast registration both keys are one */
+		.lkey = from->self.rkey,
+	};
+	struct ib_rdma_wr wr = {
+		.wr = {
+			.wr_cqe = &s->cqe,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = opcode,
+			.send_flags = IB_SEND_SIGNALED,
+		},
+		.remote_addr = s->theirs.addr,
+		.rkey = s->theirs.rkey,
+	};
+	int err;
+
+	reinit_completion(&s->done);
+	err = ib_post_send(s->id->qp, &wr.wr, NULL);
+	if (err)
+		return err;
+	if (!wait_for_completion_timeout(&s->done, TIMEOUT))
+		return -ETIMEDOUT;
+	return s->status == IB_WC_SUCCESS ? 0 : -EIO;
+}
+
+static int pull(struct session *s, unsigned int seed)
+{
+	void *mem = ucb_mr_get_ptr(s->data.mr);
+	int err;
+
+	interop_fill(mem, ~seed);
+	err = execute(s, IB_WR_RDMA_READ, &s->data, 0, INTEROP_SIZE);
+	if (err)
+		return err;
+	return interop_equal(mem, seed) ? 0 : -EBADMSG;
+}
+
+/*
+ * Where the peer lets us, a READ flushes the WRITE: the bytes are placed, and
+ * seen, before it completes.
+ */
+static int push(struct session *s, unsigned int seed)
+{
+	int err;
+
+	interop_fill(ucb_mr_get_ptr(s->data.mr), seed);
+	err = execute(s, IB_WR_RDMA_WRITE, &s->data, 0, INTEROP_SIZE);
+	if (err || !(s->theirs.usage & UCB_MR_USAGE_FLUSH_VISIBILITY))
+		return err;
+	return execute(s, IB_WR_RDMA_READ, &s->data, 0, 8);
+}
+
+static int serve(struct session *s, unsigned int op, unsigned int seed)
+{
+	void *mem = ucb_mr_get_ptr(s->data.mr);
+
+	switch (op) {
+	case INTEROP_CHECK:
+		return interop_equal(mem, seed) ? 0 : -EBADMSG;
+	case INTEROP_FILL:
+		interop_fill(mem, seed);
+		return 0;
+	case INTEROP_PULL:
+		return pull(s, seed);
+	case INTEROP_PUSH:
+		return push(s, seed);
+	default:
+		return -EPROTO;
+	}
+}
+
+static void serve_work(struct work_struct *work)
+{
+	struct session *s = container_of(work, struct session, work);
+	const u8 *in = ucb_mr_get_ptr(s->msgs.mr);
+	u8 *out = ucb_mr_get_ptr(s->msgs.mr) + MSG_OUT;
+	u8 op = in[INTEROP_MSG_OP];
+	u8 seed = in[INTEROP_MSG_SEED];
+	int err;
+
+	err = ucb_mr_remote_from_descriptor(in + INTEROP_MSG_DESC, UCB_MR_DESC_SIZE,
+					    &s->theirs);
+	if (!err && s->theirs.size != INTEROP_SIZE)
+		err = -EPROTO;
+	if (!err)
+		err = post_recv(s, s->id->qp);
+	if (!err)
+		err = serve(s, op, seed);
+	dev_info(&s->ep->intf->dev, "endpoint: operation %u, seed %u: %d\n", op, seed, err);
+	s->served++;
+	if (err)
+		fail(s, err, "operation");
+
+	memcpy(out + INTEROP_MSG_DESC, s->data.desc, UCB_MR_DESC_SIZE);
+	out[INTEROP_MSG_OP] = err ? INTEROP_NO : INTEROP_YES;
+	out[INTEROP_MSG_SEED] = seed;
+	err = execute(s, IB_WR_SEND, &s->msgs, MSG_OUT, INTEROP_MSG_LEN);
+	if (err)
+		fail(s, err, "answer not sent");
+}
+
+static void fill_private(struct session *s, u8 *private)
+{
+	put_unaligned_le16(INTEROP_PRIVATE_LEN, private + INTEROP_PRIVATE_OFFSET);
+	private[INTEROP_PRIVATE_MR] = UCB_MR_DESC_SIZE;
+	memcpy(private + INTEROP_PRIVATE_DESC, s->data.desc, UCB_MR_DESC_SIZE);
+}
+
+static int make_qp(struct session *s, struct rdma_cm_id *id)
+{
+	struct ib_qp_init_attr attr = {
+		.send_cq = s->cq,
+		.recv_cq = s->cq,
+		.qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		/* one of each in flight, and one for ib_drain_qp() */
+		.cap = {
+			.max_send_wr = 2,
+			.max_recv_wr = 3,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+	};
+	int err;
+
+	err = ucb_create_qp(id, s->pd, &attr);
+	if (err)
+		return err;
+	err = post_recv(s, id->qp);
+	if (err)
+		rdma_destroy_qp(id);
+	return err;
+}
+
+/* A failure destroys @id: the CM does so when its handler returns an error. */
+static int accept_peer(struct session *s, struct rdma_cm_id *id,
+		       const struct rdma_conn_param *req)
+{
+	u8 private[INTEROP_PRIVATE_LEN] = {};
+	struct rdma_conn_param param = {
+		.private_data = private,
+		.private_data_len = sizeof(private),
+		.rnr_retry_count = 7,
+	};
+	int max = id->device->attrs.max_qp_rd_atom;
+	int err;
+
+	if (s->id || s->closing || id->device != s->listen->device) {
+		rdma_reject(id, NULL, 0, IB_CM_REJ_CONSUMER_DEFINED);
+		return -EBUSY;
+	}
+	err = make_qp(s, id);
+	if (err)
+		return err;
+	fill_private(s, private);
+	param.responder_resources = min_t(int, req->responder_resources, max);
+	param.initiator_depth = min_t(int, req->initiator_depth, max);
+	err = rdma_accept(id, &param);
+	if (err) {
+		rdma_destroy_qp(id);
+		return err;
+	}
+	s->id = id;
+	return 0;
+}
+
+static int take_private(struct session *s, const struct rdma_conn_param *conn)
+{
+	const u8 *private = conn->private_data;
+
+	if (conn->private_data_len < INTEROP_PRIVATE_LEN)
+		return -EPROTO;
+	return ucb_mr_remote_from_descriptor(private + INTEROP_PRIVATE_DESC,
+					     private[INTEROP_PRIVATE_MR], &s->theirs);
+}
+
+static int cm_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct session *s = id->context;
+	int err = 0;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		mutex_lock(&s->cm);
+		err = accept_peer(s, id, &event->param.conn);
+		mutex_unlock(&s->cm);
+		return err;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (!s->listen && take_private(s, &event->param.conn))
+			fail(s, -EPROTO, "no descriptor");
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		/* the peer waits for the answer */
+		rdma_disconnect(id);
+		complete(&s->over);
+		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		break;
+	default:
+		fail(s, event->status < 0 ? event->status : -ECONNABORTED,
+		     rdma_event_msg(event->event));
+		complete(&s->over);
+		break;
+	}
+	s->last_event = event->event;
+	complete(&s->event);
+	/* the session destroys both ids */
+	return 0;
+}
+
+static int wait_event_type(struct session *s, enum rdma_cm_event_type type)
+{
+	if (!wait_for_completion_timeout(&s->event, TIMEOUT))
+		return -ETIMEDOUT;
+	if (s->error)
+		return s->error;
+	return s->last_event == type ? 0 : -ECONNABORTED;
+}
+
+static int make_region(struct session *s, struct region *r, int access)
+{
+	int err;
+
+	r->buf = ucb_buf_alloc(s->ep->pool, GFP_KERNEL);
+	if (!r->buf)
+		return -ENOMEM;
+	r->mr = ucb_mr_reg(s->pd, r->buf, access);
+	if (IS_ERR(r->mr)) {
+		err = PTR_ERR(r->mr);
+		r->mr = NULL;
+		return err;
+	}
+	err = ucb_mr_get_descriptor(r->mr, r->desc);
+	return err ?: ucb_mr_remote_from_descriptor(r->desc, sizeof(r->desc), &r->self);
+}
+
+static void drop_region(struct session *s, struct region *r)
+{
+	if (r->mr && ucb_mr_dereg(&r->mr))
+		fail(s, -EBUSY, "registration kept");
+	if (r->buf && ucb_buf_free(r->buf))
+		fail(s, -EBUSY, "buffer kept");
+}
+
+/* Return: how the session went. It is gone. */
+static int session_end(struct session *s)
+{
+	struct rdma_cm_id *id;
+	int err;
+
+	mutex_lock(&s->cm);
+	s->closing = true;
+	id = s->id;
+	mutex_unlock(&s->cm);
+
+	if (id && id->qp) {
+		rdma_disconnect(id);
+		ib_drain_qp(id->qp);
+		cancel_work_sync(&s->work);
+		rdma_destroy_qp(id);
+	}
+	if (id)
+		rdma_destroy_id(id);
+	if (!IS_ERR_OR_NULL(s->cq))
+		ib_free_cq(s->cq);
+	drop_region(s, &s->data);
+	drop_region(s, &s->msgs);
+	if (!IS_ERR_OR_NULL(s->pd))
+		ucb_pd_put(s->pd);
+	/* last: it holds the device */
+	if (!IS_ERR_OR_NULL(s->listen))
+		rdma_destroy_id(s->listen);
+	err = s->error;
+	kfree(s);
+	return err;
+}
+
+static struct session *session_alloc(struct endpoint *ep)
+{
+	struct session *s = kzalloc(sizeof(*s), GFP_KERNEL);
+
+	if (!s)
+		return NULL;
+	s->ep = ep;
+	mutex_init(&s->cm);
+	s->cqe.done = wr_done;
+	s->recv_cqe.done = msg_received;
+	init_completion(&s->done);
+	init_completion(&s->event);
+	init_completion(&s->over);
+	INIT_WORK(&s->work, serve_work);
+	return s;
+}
+
+/* Everything that has a key, before there is a connection */
+static int session_prepare(struct session *s, struct rdma_cm_id *id)
+{
+	int err;
+
+	if (!id->device)
+		return -EADDRNOTAVAIL;
+	s->pd = ucb_pd_get(id->device, id->port_num);
+	if (IS_ERR(s->pd))
+		return PTR_ERR(s->pd);
+	err = make_region(s, &s->data, IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE |
+			  IB_ACCESS_LOCAL_WRITE);
+	if (err)
+		return err;
+	err = make_region(s, &s->msgs, IB_ACCESS_LOCAL_WRITE);
+	if (err)
+		return err;
+	s->cq = ib_alloc_cq(id->device, s, 8, 0, IB_POLL_WORKQUEUE);
+	return PTR_ERR_OR_ZERO(s->cq);
+}
+
+static int listen_on(struct session *s, struct sockaddr *addr)
+{
+	int err;
+
+	s->listen = rdma_create_id(&init_net, cm_event, s, RDMA_PS_TCP, IB_QPT_RC);
+	if (IS_ERR(s->listen))
+		return PTR_ERR(s->listen);
+	err = rdma_bind_addr(s->listen, addr);
+	if (err)
+		return err;
+	err = session_prepare(s, s->listen);
+	if (err)
+		return err;
+	interop_fill(ucb_mr_get_ptr(s->data.mr), INTEROP_SEED_FIRST);
+	return rdma_listen(s->listen, 1);
+}
+
+static int connect_to(struct session *s, struct sockaddr *addr)
+{
+	u8 private[INTEROP_PRIVATE_LEN] = {};
+	struct rdma_conn_param param = {
+		.private_data = private,
+		.private_data_len = sizeof(private),
+		.responder_resources = 1,
+		.initiator_depth = 1,
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+	struct rdma_cm_id *id;
+	int err;
+
+	id = rdma_create_id(&init_net, cm_event, s, RDMA_PS_TCP, IB_QPT_RC);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	s->id = id;
+	err = rdma_resolve_addr(id, NULL, addr, CM_TIMEOUT_MS);
+	if (!err)
+		err = wait_event_type(s, RDMA_CM_EVENT_ADDR_RESOLVED);
+	if (!err)
+		err = rdma_resolve_route(id, CM_TIMEOUT_MS);
+	if (!err)
+		err = wait_event_type(s, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	if (!err)
+		err = session_prepare(s, id);
+	if (!err)
+		err = make_qp(s, id);
+	if (err)
+		return err;
+
+	fill_private(s, private);
+	err = rdma_connect(id, &param);
+	if (!err)
+		err = wait_event_type(s, RDMA_CM_EVENT_ESTABLISHED);
+	if (err)
+		return err;
+	if (s->theirs.size != INTEROP_SIZE)
+		return -EPROTO;
+	err = pull(s, INTEROP_SEED_FIRST);
+	return err ?: push(s, INTEROP_SEED_LAST);
+}
+
+static int run_listen(struct endpoint *ep, struct sockaddr *addr)
+{
+	struct session *s;
+	int err;
+
+	if (ep->session)
+		return -EBUSY;
+	s = session_alloc(ep);
+	if (!s)
+		return -ENOMEM;
+	err = listen_on(s, addr);
+	if (err) {
+		session_end(s);
+		return err;
+	}
+	ep->session = s;
+	return 0;
+}
+
+static int run_wait(struct endpoint *ep)
+{
+	struct session *s = ep->session;
+	bool over;
+	int err;
+
+	if (!s)
+		return -ENOENT;
+	ep->session = NULL;
+	over = wait_for_completion_timeout(&s->over, TIMEOUT);
+	if (over && !s->error && !s->served)
+		s->error = -ENODATA;
+	err = session_end(s);
+	return over ? err : -ETIMEDOUT;
+}
+
+static int run_connect(struct endpoint *ep, struct sockaddr *addr)
+{
+	struct session *s = session_alloc(ep);
+	int err;
+	int end;
+
+	if (!s)
+		return -ENOMEM;
+	err = connect_to(s, addr);
+	end = session_end(s);
+	return err ?: end;
+}
+
+static int run(struct endpoint *ep, char *line)
+{
+	struct sockaddr_storage addr;
+	char *words[3] = {};
+	char *word;
+	int n = 0;
+	int err;
+
+	line = strim(line);
+	while ((word = strsep(&line, " ")))
+		if (*word && n < ARRAY_SIZE(words))
+			words[n++] = word;
+	if (n == 1 && !strcmp(words[0], "wait"))
+		return run_wait(ep);
+	if (n != 3)
+		return -EINVAL;
+	err = inet_pton_with_scope(&init_net, AF_UNSPEC, words[1], words[2], &addr);
+	if (err)
+		return err;
+	if (!strcmp(words[0], "listen"))
+		return run_listen(ep, (struct sockaddr *)&addr);
+	if (!strcmp(words[0], "connect"))
+		return run_connect(ep, (struct sockaddr *)&addr);
+	return -EINVAL;
+}
+
+static ssize_t ctl_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
+{
+	struct endpoint *ep = file->private_data;
+	char line[128];
+	int err;
+
+	if (count >= sizeof(line))
+		return -EINVAL;
+	if (copy_from_user(line, from, count))
+		return -EFAULT;
+	line[count] = 0;
+	mutex_lock(&ep->lock);
+	err = run(ep, line);
+	mutex_unlock(&ep->lock);
+	return err ?: count;
+}
+
+static const struct file_operations ctl_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = ctl_write,
+};
+
+static struct dentry *endpoints;
+
+static int endpoint_probe(struct usb_interface *intf, const struct usb_device_id *id)
+{
+	const struct ucb_pool_params params = {
+		.name = "endpoint",
+		.size = INTEROP_SIZE,
+		.flags = UCB_POOL_RDMA,
+	};
+	struct usb_device *udev = interface_to_usbdev(intf);
+	struct endpoint *ep;
+	int err;
+
+	ep = kzalloc(sizeof(*ep), GFP_KERNEL);
+	if (!ep)
+		return -ENOMEM;
+	ep->intf = intf;
+	mutex_init(&ep->lock);
+	ep->pool = ucb_pool_create(udev, &params);
+	if (IS_ERR(ep->pool)) {
+		err = PTR_ERR(ep->pool);
+		kfree(ep);
+		return err;
+	}
+	ep->dir = debugfs_create_dir(udev->bus->controller->driver->name, endpoints);
+	debugfs_create_file("ctl", 0200, ep->dir, ep, &ctl_fops);
+	usb_set_intfdata(intf, ep);
+	return 0;
+}
+
+static void endpoint_disconnect(struct usb_interface *intf)
+{
+	struct endpoint *ep = usb_get_intfdata(intf);
+
+	/* waits for the command that runs */
+	debugfs_remove(ep->dir);
+	if (ep->session)
+		session_end(ep->session);
+	ucb_pool_destroy(ep->pool);
+	kfree(ep);
+}
+
+static const struct usb_device_id endpoint_ids[] = {
+	{ USB_DEVICE(0x0525, 0xa4a0) },	/* the gadget of the guests, on dummy_hcd */
+	{ USB_DEVICE(0x46f4, 0x0001) },	/* QEMU's stick, on xHCI */
+	{ }
+};
+MODULE_DEVICE_TABLE(usb, endpoint_ids);
+
+static struct usb_driver endpoint_driver = {
+	.name = "ucb_endpoint",
+	.probe = endpoint_probe,
+	.disconnect = endpoint_disconnect,
+	.id_table = endpoint_ids,
+};
+
+static int __init endpoint_init(void)
+{
+	int err;
+
+	endpoints = debugfs_create_dir("ucb_endpoint", NULL);
+	err = usb_register(&endpoint_driver);
+	if (err)
+		debugfs_remove(endpoints);
+	return err;
+}
+
+static void __exit endpoint_exit(void)
+{
+	usb_deregister(&endpoint_driver);
+	debugfs_remove(endpoints);
+}
+
+module_init(endpoint_init);
+module_exit(endpoint_exit);
+
+MODULE_DESCRIPTION("The kernel's end of the interoperability test");
+MODULE_LICENSE("GPL");
