@@ -12,6 +12,7 @@
 #include <linux/refcount.h>
 #include <linux/scatterlist.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 #include <ucb/pool.h>
 #include <ucb/rdma.h>
@@ -30,6 +31,7 @@ struct ucb_rqp;
  * @given_up: the owner has put it; under ucb_pds_lock
  * @live: registrations that the device may still know; under ucb_mrs_lock
  * @shut: no registration is let in any more; under ucb_mrs_lock
+ * @rqp_work: on iWARP, makes @rqp anew
  * @mute: the last local operation got no answer
  */
 struct ucb_pd {
@@ -52,6 +54,7 @@ struct ucb_pd {
 
 	struct mutex qp_lock;		/* @rqp and the use of it */
 	struct ucb_rqp *rqp;
+	struct work_struct rqp_work;
 	bool mute;
 
 	spinlock_t fr_lock;		/* @fr_idle, @fr_count */
@@ -114,6 +117,7 @@ void ucb_pd_unref(struct ucb_pd *pd);
 extern struct ib_client ucb_ib_client;
 
 /* qp.c */
+void ucb_rqp_init(struct ucb_pd *pd);
 int ucb_rqp_prepare(struct ucb_pd *pd);
 int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr);
 void ucb_rqp_drop(struct ucb_pd *pd);

@@ -395,7 +395,8 @@ static struct ucb_mr *mr_alloc(struct ucb_pd *pd, struct ucb_buf *buf,
  * that is empty or not inside the buffer, or access bits that are not allowed;
  * -E2BIG when it needs more pages than the device's MRs hold; -EOPNOTSUPP for
  * memory that must not have a key or that the device cannot map as one range;
- * -EAGAIN when the port is not active; -ENODEV when the RDMA device, the pool or
+ * -EAGAIN when the port is not active, or on iWARP has no registration queue pair
+ * at the moment; -ENODEV when the RDMA device, the pool or
  * its USB device is going; -ENOENT when the buffer is not allocated; -ENOMEM;
  * -EIO when the device refused, or what else it gave.
  */

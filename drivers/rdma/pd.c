@@ -137,12 +137,8 @@ static struct ucb_pd *pd_alloc(struct ib_device *ibdev, u32 port)
 
 	if (!rdma_is_port_valid(ibdev, port))
 		return ERR_PTR(-EINVAL);
-	if (!rdma_ib_or_roce(ibdev, port)) {
-		ibdev_warn_ratelimited(ibdev,
-				       "ucb: port %u is iWARP: no registration queue pair\n",
-				       port);
+	if (!rdma_ib_or_roce(ibdev, port) && !rdma_protocol_iwarp(ibdev, port))
 		return ERR_PTR(-EOPNOTSUPP);
-	}
 	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS)) {
 		ibdev_warn_ratelimited(ibdev,
 				       "ucb: no fast registration\n");
@@ -160,7 +156,7 @@ static struct ucb_pd *pd_alloc(struct ib_device *ibdev, u32 port)
 	refcount_set(&pd->active, 1);
 	init_completion(&pd->idle);
 	init_completion(&pd->closed);
-	mutex_init(&pd->qp_lock);
+	ucb_rqp_init(pd);
 	spin_lock_init(&pd->fr_lock);
 	INIT_LIST_HEAD(&pd->fr_idle);
 	return pd;
@@ -244,7 +240,8 @@ static struct ucb_pd *pd_start(struct ucb_pd *pd)
  * Context: Process context, sleeps. Not from a connection manager callback of
  * the same device.
  * Return: the domain, or an ERR_PTR: -EINVAL for a NULL device or a port it does
- * not have, -EOPNOTSUPP for an iWARP port or a device without fast registration,
+ * not have, -EOPNOTSUPP for a port of another kind than InfiniBand, RoCE and
+ * iWARP or a device without fast registration,
  * -ENODEV when the device is going, -ENOMEM, or what the device gave.
  */
 struct ucb_pd *ucb_pd_get(struct ib_device *ibdev, u32 port)
@@ -279,7 +276,8 @@ EXPORT_SYMBOL_GPL(ucb_pd_get);
  * reported. The domain goes when its last registration's handle has gone too.
  * Mirrors ibv_dealloc_pd(3).
  *
- * Context: Process context, sleeps.
+ * Context: Process context, sleeps. On iWARP not from a connection manager
+ * callback.
  */
 void ucb_pd_put(struct ucb_pd *pd)
 {

@@ -4,9 +4,9 @@
  *
  * IB_WR_REG_MR is a work request, and only a queue pair in RTS executes it. A
  * buffer must get its key before any peer is connected, so every trust domain
- * has a queue pair of its own that is connected to itself. It carries local
- * operations only: no remote access is granted to it and nothing is received
- * on it.
+ * has a queue pair of its own that is connected to itself, or on iWARP, where
+ * there is no such thing, to another of its own. It carries local operations
+ * only: nothing is sent or received on it.
  *
  * One work request is in flight at a time, under pd->qp_lock. A queue pair on
  * which one failed is taken out and destroyed, and the next call builds another:
@@ -17,17 +17,20 @@
 #include <rdma/ib_cache.h>
 
 #include "bridge.h"
+#include "pair.h"
 
 /* A local operation takes microseconds; a device that needs this long is dead. */
 #define UCB_RQP_TIMEOUT		(5 * HZ)
 
 /*
+ * @pair: on iWARP; @qp is its active end
  * @done: the one work request in flight has completed with @status
- * @broken: an asynchronous event reported an error
+ * @broken: an asynchronous event reported an error, or a work request failed
  */
 struct ucb_rqp {
 	struct ib_qp *qp;
 	struct ib_cq *cq;
+	struct ucb_pair pair;
 	struct ib_cqe cqe;
 	struct completion done;
 	enum ib_wc_status status;
@@ -162,11 +165,49 @@ static int rqp_connect(struct ucb_pd *pd, struct ib_qp *qp)
 	return err;
 }
 
+static bool is_iwarp(struct ucb_pd *pd)
+{
+	return rdma_protocol_iwarp(pd->ibdev, pd->port);
+}
+
+static int rqp_make_pair(struct ucb_pd *pd, struct ucb_rqp *rqp,
+			 const struct ib_qp_init_attr *init)
+{
+	int err;
+
+	err = ucb_pair_connect(&rqp->pair, pd->port, pd->ibpd, pd->ibpd, init);
+	if (!err)
+		rqp->qp = rqp->pair.id[UCB_PAIR_ACTIVE]->qp;
+	return err;
+}
+
+static int rqp_make_qp(struct ucb_pd *pd, struct ucb_rqp *rqp,
+		       struct ib_qp_init_attr *init)
+{
+	int err;
+
+	rqp->qp = ib_create_qp(pd->ibpd, init);
+	if (IS_ERR(rqp->qp))
+		return PTR_ERR(rqp->qp);
+	err = rqp_connect(pd, rqp->qp);
+	if (err)
+		ib_destroy_qp(rqp->qp);
+	return err;
+}
+
 static void rqp_destroy(struct ucb_rqp *rqp)
 {
-	ib_destroy_qp(rqp->qp);
+	if (rqp->pair.id[UCB_PAIR_ACTIVE])
+		ucb_pair_close(&rqp->pair);
+	else
+		ib_destroy_qp(rqp->qp);
 	ib_free_cq(rqp->cq);
 	kfree(rqp);
+}
+
+static bool rqp_is_broken(struct ucb_rqp *rqp)
+{
+	return READ_ONCE(rqp->broken) || READ_ONCE(rqp->pair.down);
 }
 
 static struct ucb_rqp *rqp_create(struct ucb_pd *pd)
@@ -201,19 +242,14 @@ static struct ucb_rqp *rqp_create(struct ucb_pd *pd)
 	init.qp_context = rqp;
 	init.send_cq = rqp->cq;
 	init.recv_cq = rqp->cq;
-	rqp->qp = ib_create_qp(pd->ibpd, &init);
-	if (IS_ERR(rqp->qp)) {
-		err = PTR_ERR(rqp->qp);
-		goto err_cq;
-	}
-
-	err = rqp_connect(pd, rqp->qp);
+	if (is_iwarp(pd))
+		err = rqp_make_pair(pd, rqp, &init);
+	else
+		err = rqp_make_qp(pd, rqp, &init);
 	if (err)
-		goto err_qp;
+		goto err_cq;
 	return rqp;
 
-err_qp:
-	ib_destroy_qp(rqp->qp);
 err_cq:
 	ib_free_cq(rqp->cq);
 err_free:
@@ -223,7 +259,8 @@ err_free:
 
 /*
  * Make sure that @pd has a queue pair that is thought to work. Built with no
- * lock held; when two callers build one, the second is thrown away.
+ * lock held; when two callers build one, the second is thrown away. On iWARP not
+ * from a CM callback.
  *
  * Return: 0, -EAGAIN when the port is not active or has no address yet, or
  * what the device gave.
@@ -234,7 +271,7 @@ int ucb_rqp_prepare(struct ucb_pd *pd)
 	struct ucb_rqp *old = NULL;
 
 	mutex_lock(&pd->qp_lock);
-	if (pd->rqp && READ_ONCE(pd->rqp->broken)) {
+	if (pd->rqp && rqp_is_broken(pd->rqp)) {
 		old = pd->rqp;
 		pd->rqp = NULL;
 	}
@@ -262,6 +299,33 @@ int ucb_rqp_prepare(struct ucb_pd *pd)
 	return 0;
 }
 
+static void rqp_work(struct work_struct *work)
+{
+	struct ucb_pd *pd = container_of(work, struct ucb_pd, rqp_work);
+
+	if (ucb_pd_enter(pd))
+		return;
+	ucb_rqp_prepare(pd);
+	ucb_pd_exit(pd);
+}
+
+/*
+ * Registering is allowed in a CM callback, making a pair is not: a work item does
+ * it, and the caller comes back.
+ */
+static int rqp_prepare_iwarp(struct ucb_pd *pd)
+{
+	bool works;
+
+	mutex_lock(&pd->qp_lock);
+	works = pd->rqp && !rqp_is_broken(pd->rqp);
+	mutex_unlock(&pd->qp_lock);
+	if (works)
+		return 0;
+	queue_work(system_unbound_wq, &pd->rqp_work);
+	return -EAGAIN;
+}
+
 /*
  * Return: 0, -ESTALE if the queue pair had failed before, -ETIMEDOUT or -EIO.
  */
@@ -277,7 +341,7 @@ static int rqp_post_wait(struct ucb_pd *pd, struct ucb_rqp *rqp,
 		return -ESTALE;
 
 	if (!wait_for_completion_timeout(&rqp->done, UCB_RQP_TIMEOUT)) {
-		/* The caller destroys it: then nothing of it runs any more. */
+		/* With that, or when it is destroyed, nothing of it runs. */
 		ib_modify_qp(rqp->qp, &attr, IB_QP_STATE);
 		ibdev_err_ratelimited(pd->ibdev,
 				      "ucb: no completion of a local operation\n");
@@ -304,7 +368,8 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 	int err;
 
 	for (tries = 0; tries < 2; tries++) {
-		err = ucb_rqp_prepare(pd);
+		err = is_iwarp(pd) ? rqp_prepare_iwarp(pd) :
+				     ucb_rqp_prepare(pd);
 		if (err)
 			return err;
 
@@ -316,25 +381,36 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 		}
 		err = rqp_post_wait(pd, rqp, wr);
 		WRITE_ONCE(pd->mute, err == -ETIMEDOUT);
-		if (err)
+		/* a pair is closed by the work item that makes another */
+		if (err && is_iwarp(pd))
+			WRITE_ONCE(rqp->broken, true);
+		else if (err)
 			pd->rqp = NULL;
 		mutex_unlock(&pd->qp_lock);
 
 		if (!err)
 			return 0;
-		rqp_destroy(rqp);
+		if (!is_iwarp(pd))
+			rqp_destroy(rqp);
 		if (err != -ESTALE)
 			return -EIO;
 	}
 	return -EAGAIN;
 }
 
+void ucb_rqp_init(struct ucb_pd *pd)
+{
+	mutex_init(&pd->qp_lock);
+	INIT_WORK(&pd->rqp_work, rqp_work);
+}
+
 /*
  * Destroy the queue pair. Nobody is inside the domain any more, so there is
- * nothing in flight on it.
+ * nothing in flight on it, and the work item finds the domain closed.
  */
 void ucb_rqp_drop(struct ucb_pd *pd)
 {
+	cancel_work_sync(&pd->rqp_work);
 	if (!pd->rqp)
 		return;
 	rqp_destroy(pd->rqp);
