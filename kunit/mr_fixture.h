@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the suites of the bridge share: the RDMA devices that the guest has, a
- * trust domain on the first, and a pool on a USB device of the controller that
- * the case names. What is missing fails the case.
+ * trust domain on the one that the case names, and a pool on a USB device of the
+ * controller that it names. What is missing fails the case.
  */
 #ifndef _UCB_KUNIT_MR_FIXTURE_H
 #define _UCB_KUNIT_MR_FIXTURE_H
@@ -18,12 +18,18 @@
 #define OK	IB_WC_SUCCESS
 #define REFUSED	IB_WC_REM_ACCESS_ERR
 
-/* The device under test isolates (rxe); a second one is there to be removed. */
+/*
+ * A device that isolates (rxe), a second one of those to be removed, and one of
+ * another transport, held to function only (siw).
+ */
 static struct ib_device *rxe;
 static struct ib_device *spare;
+static struct ib_device *siw;
 
 static int find_add(struct ib_device *ibdev)
 {
+	if (strstarts(dev_name(&ibdev->dev), "siw") && !siw)
+		siw = ibdev;
 	if (!strstarts(dev_name(&ibdev->dev), "rxe"))
 		return 0;
 	if (!rxe)
@@ -39,6 +45,8 @@ static void find_remove(struct ib_device *ibdev, void *data)
 		rxe = NULL;
 	if (spare == ibdev)
 		spare = NULL;
+	if (siw == ibdev)
+		siw = NULL;
 }
 
 static struct ib_client find_client = {
@@ -58,14 +66,35 @@ static inline void find_rdma_end(struct kunit_suite *suite)
 	ib_unregister_client(&find_client);
 }
 
-static const struct fake_param controllers[] = {
+/* What every device must do is tried on both transports, what siw cannot, on rxe. */
+struct fixture_param {
+	const char *desc;
+	enum fake_kind kind;
+	bool iwarp;
+};
+
+static const struct fixture_param controllers[] = {
 	{ "PIO: dummy_hcd", REAL_DUMMY },
 	{ "DMA: qemu-xhci", REAL_XHCI },
 };
 
-KUNIT_ARRAY_PARAM(controller, controllers, fake_param_desc);
+static const struct fixture_param transports[] = {
+	{ "PIO: dummy_hcd, rxe", REAL_DUMMY },
+	{ "DMA: qemu-xhci, rxe", REAL_XHCI },
+	{ "PIO: dummy_hcd, siw", REAL_DUMMY, true },
+	{ "DMA: qemu-xhci, siw", REAL_XHCI, true },
+};
+
+static inline void fixture_param_desc(const struct fixture_param *param, char *desc)
+{
+	strscpy(desc, param->desc, KUNIT_PARAM_DESC_SIZE);
+}
+
+__maybe_unused KUNIT_ARRAY_PARAM(controller, controllers, fixture_param_desc);
+__maybe_unused KUNIT_ARRAY_PARAM(transport, transports, fixture_param_desc);
 
 struct fixture {
+	struct ib_device *ibdev;
 	struct usb_device *udev;
 	struct ucb_pd *pd;
 	struct ucb_pool *pool;
@@ -85,19 +114,22 @@ static inline void put_fixture(void *data)
 /* .init */
 static inline int make_fixture(struct kunit *test)
 {
-	const struct fake_param *param = test->param_value ?: &controllers[0];
+	const struct fixture_param *param = test->param_value ?: &controllers[0];
+	struct ib_device *ibdev = param->iwarp ? siw : rxe;
 	struct ib_port_attr port;
 	struct fixture *f;
 
-	KUNIT_ASSERT_NOT_NULL_MSG(test, rxe, "no RDMA device named rxe*");
-	KUNIT_ASSERT_EQ(test, ib_query_port(rxe, 1, &port), 0);
+	KUNIT_ASSERT_NOT_NULL_MSG(test, ibdev, "no RDMA device named %s*",
+				  param->iwarp ? "siw" : "rxe");
+	KUNIT_ASSERT_EQ(test, ib_query_port(ibdev, 1, &port), 0);
 	KUNIT_ASSERT_EQ(test, port.state, IB_PORT_ACTIVE);
 
 	f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, f);
+	f->ibdev = ibdev;
 	f->udev = fake_hcd_get(test, param->kind)->udev;
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_fixture, f), 0);
-	f->pd = ucb_pd_get(rxe, 1);
+	f->pd = ucb_pd_get(ibdev, 1);
 	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(f->pd), "PD: %ld", PTR_ERR(f->pd));
 	test->priv = f;
 	return 0;
@@ -168,7 +200,7 @@ static inline struct peer *make_peer(struct kunit *test, size_t size)
 {
 	struct fixture *f = test->priv;
 
-	return peer_create(test, rxe, ucb_pd_ib(f->pd), size);
+	return peer_create(test, f->ibdev, ucb_pd_ib(f->pd), size);
 }
 
 #endif /* _UCB_KUNIT_MR_FIXTURE_H */

@@ -238,8 +238,8 @@ static void mr_bad_arguments(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), -EINVAL);
 	KUNIT_EXPECT_EQ(test, ucb_dereg_mr(NULL), -EINVAL);
 	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_pd_get(NULL, 1)), -EINVAL);
-	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_pd_get(rxe, 0)), -EINVAL);
-	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_pd_get(rxe, 2)), -EINVAL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_pd_get(f->ibdev, 0)), -EINVAL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_pd_get(f->ibdev, 2)), -EINVAL);
 	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_pd_attach(NULL, 1)), -EINVAL);
 	KUNIT_EXPECT_EQ(test, ucb_pd_detach(NULL), -EINVAL);
 	KUNIT_EXPECT_EQ(test, ucb_pd_detach(f->pd), -EINVAL);
@@ -279,6 +279,7 @@ static void mr_local_memory(struct kunit *test)
 /* C26 */
 static void mr_detach_busy(struct kunit *test)
 {
+	struct fixture *f = test->priv;
 	struct ucb_buf *buf;
 	struct ucb_pd *pd;
 	struct ib_pd *ibpd;
@@ -286,7 +287,7 @@ static void mr_detach_busy(struct kunit *test)
 
 	make_pool(test, PAGE_SIZE, UCB_POOL_RDMA);
 	buf = make_buf(test);
-	ibpd = ib_alloc_pd(rxe, 0);
+	ibpd = ib_alloc_pd(f->ibdev, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(ibpd));
 	pd = ucb_pd_attach(ibpd, 1);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(pd));
@@ -351,15 +352,15 @@ static void mr_calls_on_id(struct kunit *test)
 }
 
 static struct kunit_case mr_cases[] = {
-	KUNIT_CASE_PARAM(mr_read_and_write, controller_gen_params),
+	KUNIT_CASE_PARAM(mr_read_and_write, transport_gen_params),
 	KUNIT_CASE_PARAM_ATTR(mr_exact_bounds, controller_gen_params,
 			      { .speed = KUNIT_SPEED_SLOW }),
 	KUNIT_CASE_PARAM(mr_page_limit, controller_gen_params),
 	KUNIT_CASE_PARAM(mr_access_never_wider, controller_gen_params),
-	KUNIT_CASE_PARAM(mr_bad_arguments, controller_gen_params),
-	KUNIT_CASE_PARAM(mr_needs_rdma_pool, controller_gen_params),
+	KUNIT_CASE_PARAM(mr_bad_arguments, transport_gen_params),
+	KUNIT_CASE_PARAM(mr_needs_rdma_pool, transport_gen_params),
 	KUNIT_CASE(mr_local_memory),
-	KUNIT_CASE_PARAM(mr_detach_busy, controller_gen_params),
+	KUNIT_CASE_PARAM(mr_detach_busy, transport_gen_params),
 	KUNIT_CASE_PARAM(mr_calls_on_id, controller_gen_params),
 	{}
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A remote peer for the tests of the bridge: a queue pair on a PD of its own,
- * connected to another on the trust domain's PD, over one RDMA device.
+ * connected to another on the trust domain's PD, over one RDMA device: RoCE, or
+ * iWARP by way of the connection manager.
  */
 #ifndef _UCB_KUNIT_RDMA_PEER_H
 #define _UCB_KUNIT_RDMA_PEER_H
@@ -13,11 +14,16 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
+#include "../drivers/rdma/pair.c"
+
 #define PEER_TIMEOUT	(20 * HZ)
 
 /*
  * @far: the peer's queue pair, @near: the one on the domain under test
+ * @pair: both, on iWARP
  * @mem: @size bytes of the peer's own memory, the source and sink of all
+ * @mr: of @mem, on iWARP, where the sink of a READ has its key on the wire
+ * @addr, @lkey: @mem as an sge has it
  */
 struct peer {
 	struct ib_device *ibdev;
@@ -26,6 +32,7 @@ struct peer {
 	struct ib_cq *cq;
 	struct ib_qp *far;
 	struct ib_qp *near;
+	struct ucb_pair pair;
 	int gid_index;
 	struct ib_cqe cqe;
 	struct completion done;
@@ -33,6 +40,9 @@ struct peer {
 	void *mem;
 	size_t size;
 	u64 dma;
+	struct ib_mr *mr;
+	u64 addr;
+	u32 lkey;
 };
 
 static inline void peer_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -126,12 +136,21 @@ static inline int peer_qp_to_rts(struct ib_qp *qp, u32 dest, int gid_index)
 			    IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
 }
 
+static inline bool peer_is_iwarp(struct peer *peer)
+{
+	return rdma_protocol_iwarp(peer->ibdev, 1);
+}
+
 static inline void peer_disconnect(struct peer *peer)
 {
-	if (peer->far)
-		ib_destroy_qp(peer->far);
-	if (peer->near)
-		ib_destroy_qp(peer->near);
+	if (peer_is_iwarp(peer)) {
+		ucb_pair_close(&peer->pair);
+	} else {
+		if (peer->far)
+			ib_destroy_qp(peer->far);
+		if (peer->near)
+			ib_destroy_qp(peer->near);
+	}
 	peer->far = NULL;
 	peer->near = NULL;
 }
@@ -156,6 +175,15 @@ static inline int peer_connect(struct peer *peer)
 	int err;
 
 	peer_disconnect(peer);
+	if (peer_is_iwarp(peer)) {
+		err = ucb_pair_connect(&peer->pair, 1, peer->pd, peer->near_pd, &init);
+		if (err)
+			return err;
+		peer->far = peer->pair.id[UCB_PAIR_ACTIVE]->qp;
+		peer->near = peer->pair.id[UCB_PAIR_PASSIVE]->qp;
+		return 0;
+	}
+
 	qp = ib_create_qp(peer->pd, &init);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
@@ -171,11 +199,21 @@ static inline int peer_connect(struct peer *peer)
 	return peer_qp_to_rts(peer->far, peer->near->qp_num, peer->gid_index);
 }
 
+/* Return: what the work request completed with, -1 if it did not. */
+static inline int peer_wait(struct peer *peer)
+{
+	if (!wait_for_completion_timeout(&peer->done, PEER_TIMEOUT))
+		return -1;
+	return peer->status;
+}
+
 static inline void peer_destroy(void *data)
 {
 	struct peer *peer = data;
 
 	peer_disconnect(peer);
+	if (!IS_ERR_OR_NULL(peer->mr))
+		ib_dereg_mr(peer->mr);
 	if (peer->dma)
 		ib_dma_unmap_single(peer->ibdev, peer->dma, peer->size,
 				    DMA_BIDIRECTIONAL);
@@ -185,6 +223,32 @@ static inline void peer_destroy(void *data)
 	if (peer->pd)
 		ib_dealloc_pd(peer->pd);
 	kfree(peer);
+}
+
+/* Give @mem a key of its own. */
+static inline void peer_reg_mem(struct kunit *test, struct peer *peer)
+{
+	struct ib_reg_wr wr = {
+		.wr.wr_cqe = &peer->cqe,
+		.wr.opcode = IB_WR_REG_MR,
+		.wr.send_flags = IB_SEND_SIGNALED,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
+	};
+	struct scatterlist sg;
+
+	peer->mr = ib_alloc_mr(peer->pd, IB_MR_TYPE_MEM_REG, PFN_UP(peer->size) + 1);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(peer->mr));
+	sg_init_one(&sg, peer->mem, peer->size);
+	sg_dma_address(&sg) = peer->dma;
+	sg_dma_len(&sg) = peer->size;
+	KUNIT_ASSERT_EQ(test, ib_map_mr_sg(peer->mr, &sg, 1, NULL, PAGE_SIZE), 1);
+	wr.mr = peer->mr;
+	wr.key = peer->mr->rkey;
+	reinit_completion(&peer->done);
+	KUNIT_ASSERT_EQ(test, ib_post_send(peer->far, &wr.wr, NULL), 0);
+	KUNIT_ASSERT_EQ(test, peer_wait(peer), IB_WC_SUCCESS);
+	peer->addr = peer->mr->iova;
+	peer->lkey = peer->mr->lkey;
 }
 
 static inline struct peer *peer_create(struct kunit *test,
@@ -199,8 +263,10 @@ static inline struct peer *peer_create(struct kunit *test,
 	peer->ibdev = ibdev;
 	peer->near_pd = near_pd;
 	peer->size = size;
-	peer->gid_index = peer_find_gid(ibdev);
-	KUNIT_ASSERT_GE(test, peer->gid_index, 0);
+	if (!peer_is_iwarp(peer)) {
+		peer->gid_index = peer_find_gid(ibdev);
+		KUNIT_ASSERT_GE(test, peer->gid_index, 0);
+	}
 	peer->cqe.done = peer_done;
 	init_completion(&peer->done);
 
@@ -216,6 +282,10 @@ static inline struct peer *peer_create(struct kunit *test,
 		peer->cq = NULL;
 	KUNIT_ASSERT_NOT_NULL(test, peer->cq);
 	KUNIT_ASSERT_EQ(test, peer_connect(peer), 0);
+	peer->addr = peer->dma;
+	peer->lkey = peer->pd->local_dma_lkey;
+	if (peer_is_iwarp(peer))
+		peer_reg_mem(test, peer);
 	return peer;
 }
 
@@ -223,9 +293,9 @@ static inline int peer_post(struct peer *peer, enum ib_wr_opcode opcode,
 			    u64 addr, u32 rkey, size_t length)
 {
 	struct ib_sge sge = {
-		.addr = peer->dma,
+		.addr = peer->addr,
 		.length = length,
-		.lkey = peer->pd->local_dma_lkey,
+		.lkey = peer->lkey,
 	};
 	struct ib_rdma_wr wr = {
 		.wr = {
@@ -241,14 +311,6 @@ static inline int peer_post(struct peer *peer, enum ib_wr_opcode opcode,
 
 	reinit_completion(&peer->done);
 	return ib_post_send(peer->far, &wr.wr, NULL);
-}
-
-/* Return: what the work request completed with, -1 if it did not. */
-static inline int peer_wait(struct peer *peer)
-{
-	if (!wait_for_completion_timeout(&peer->done, PEER_TIMEOUT))
-		return -1;
-	return peer->status;
 }
 
 static inline int peer_op(struct peer *peer, enum ib_wr_opcode opcode, u64 addr,
