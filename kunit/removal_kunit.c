@@ -4,7 +4,8 @@
  *
  * Needs an RDMA device that isolates, named rxe0, a USB device on an xHCI
  * controller, and the programs ip and rdma, with which each case makes a device
- * of its own.
+ * of its own: on rxe, and where nothing is asked of it that siw does not do, on
+ * siw too.
  */
 #include <linux/inet.h>
 #include <linux/kthread.h>
@@ -19,9 +20,24 @@
 #include "bridge.h"
 
 /* the device that goes */
-#define OWN_RXE		"ucb_rxe"
+#define OWN_RDMA	"ucb_own"
 #define OWN_NETDEV	"ucb_d"
 #define OWN_ADDR	"10.99.7.1"
+
+static const struct transport {
+	const char *type;
+	enum rdma_driver_id driver_id;
+} transports[] = {
+	{ "rxe", RDMA_DRIVER_RXE },
+	{ "siw", RDMA_DRIVER_SIW },
+};
+
+static void transport_desc(const struct transport *transport, char *desc)
+{
+	strscpy(desc, transport->type, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(transport, transports, transport_desc);
 
 static int shell(const char *command)
 {
@@ -35,24 +51,27 @@ static int shell(const char *command)
 static void remove_own(void *unused)
 {
 	shell("exec < /dev/null > /dev/null 2>&1; "
-	      "rdma link del " OWN_RXE "; ip link del " OWN_NETDEV);
+	      "rdma link del " OWN_RDMA "; ip link del " OWN_NETDEV);
 }
 
 /* A device to be removed: known, but not held. */
 static struct ib_device *make_own(struct kunit *test)
 {
+	const struct transport *transport = test->param_value ?: &transports[0];
 	struct ib_device *ibdev;
+	char command[256];
 
 	KUNIT_ASSERT_EQ_MSG(test, shell("command -v ip rdma > /dev/null"), 0,
 			    "no programs ip and rdma");
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, remove_own, NULL), 0);
-	KUNIT_ASSERT_EQ(test, shell("set -e; exec < /dev/null > /dev/console 2>&1; "
-				    "ip link add " OWN_NETDEV " type dummy; "
-				    "ip addr add " OWN_ADDR "/24 dev " OWN_NETDEV "; "
-				    "ip link set " OWN_NETDEV " up; "
-				    "rdma link add " OWN_RXE " type rxe netdev " OWN_NETDEV),
-			0);
-	ibdev = ib_device_get_by_name(OWN_RXE, RDMA_DRIVER_RXE);
+	scnprintf(command, sizeof(command),
+		  "set -e; exec < /dev/null > /dev/console 2>&1; "
+		  "ip link add " OWN_NETDEV " type dummy; "
+		  "ip addr add " OWN_ADDR "/24 dev " OWN_NETDEV "; "
+		  "ip link set " OWN_NETDEV " up; "
+		  "rdma link add " OWN_RDMA " type %s netdev " OWN_NETDEV, transport->type);
+	KUNIT_ASSERT_EQ(test, shell(command), 0);
+	ibdev = ib_device_get_by_name(OWN_RDMA, transport->driver_id);
 	KUNIT_ASSERT_NOT_NULL(test, ibdev);
 	ib_device_put(ibdev);
 	return ibdev;
@@ -195,7 +214,7 @@ static void removal_idle(struct kunit *test)
 
 	/* the owner of the attached PD keeps the device for as long as that */
 	KUNIT_ASSERT_TRUE(test, ib_device_try_get(own));
-	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RXE);
+	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RDMA);
 	wait_revoked(test, other);
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&other), 0);
 	KUNIT_EXPECT_EQ(test, ucb_pd_detach(attached), 0);
@@ -269,7 +288,7 @@ static void removal_registering(struct kunit *test)
 	}
 	for (i = 0; i < ARRAY_SIZE(w); i++)
 		wait_done(test, &w[i], 5);
-	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RXE);
+	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RDMA);
 	expect_removed(test, &rem);
 	for (i = 0; i < ARRAY_SIZE(w); i++) {
 		KUNIT_EXPECT_EQ(test, join(task[i]), -ENODEV);
@@ -382,7 +401,7 @@ static void removal_connecting(struct kunit *test)
 	task = run(test, make_qp_thread, &w);
 	wait_done(test, &w, 5);
 
-	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RXE);
+	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RDMA);
 	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&gone,
 							  msecs_to_jiffies(BOUND_MS)), 0);
 	KUNIT_EXPECT_EQ(test, join(task), -ENODEV);
@@ -396,10 +415,13 @@ static void removal_connecting(struct kunit *test)
 
 static struct kunit_case removal_cases[] = {
 	KUNIT_CASE_SLOW(removal_port_down),
-	KUNIT_CASE_SLOW(removal_idle),
-	KUNIT_CASE_SLOW(removal_registering),
+	KUNIT_CASE_PARAM_ATTR(removal_idle, transport_gen_params,
+			      { .speed = KUNIT_SPEED_SLOW }),
+	KUNIT_CASE_PARAM_ATTR(removal_registering, transport_gen_params,
+			      { .speed = KUNIT_SPEED_SLOW }),
 	KUNIT_CASE_SLOW(removal_in_read),
-	KUNIT_CASE_SLOW(removal_connecting),
+	KUNIT_CASE_PARAM_ATTR(removal_connecting, transport_gen_params,
+			      { .speed = KUNIT_SPEED_SLOW }),
 	{}
 };
 

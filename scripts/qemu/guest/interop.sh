@@ -15,11 +15,17 @@ build_e1000()
 	job make -s -C "$kdir" M="$out/e1000" CONFIG_E1000=m modules >&2
 }
 
-# interop_initrd: what the guests have
+# interop_initrd KO...: what the guests have; the modules are more for it
 interop_initrd()
 {
 	local dir=$top/scripts/qemu/guest args=() file
 
+	"$top/scripts/deps" rdma rpma
+	dpkg-query -W -f '# interop: ${binary:Package} ${Version}\n' \
+		librpma0 librdmacm1 libibverbs1 ibverbs-providers
+	for file; do
+		args+=(--ko "$file")
+	done
 	for file in drivers/pool/ucb drivers/rdma/ucb_rdma kunit/endpoint; do
 		args+=(--ko "$mods/$file.ko")
 	done
@@ -38,7 +44,7 @@ interop_initrd()
 	"$top/scripts/qemu/initramfs" "$out/interop.cpio.gz" \
 		--init "$dir/interop-init" --kmod-dir "$kdir/mods" \
 		--kmods "dummy_hcd libcomposite usb_f_ss_lb rdma_rxe siw rdma_cm ib_uverbs rdma_ucm" \
-		--ko "$out/e1000/e1000.ko" --bin rdma --bin ip "${args[@]}"
+		--bin rdma --bin ip "${args[@]}"
 }
 
 # interop_boot NAME ROLE QEMU-ARGUMENTS...: the command that boots this guest
@@ -52,7 +58,7 @@ interop_boot()
 		--kernel "$kdir/arch/x86/boot/bzImage" \
 		--initrd "$out/interop.cpio.gz" --log "$out/$name.log" \
 		--timeout "${TIMEOUT:-600}" --smp 2 --mem "$mem" \
-		--append "$params intel_iommu=on ucb_role=$role" --
+		--append "$params intel_iommu=on ucb_role=$role ucb_rounds=${ROUNDS:-1}" --
 		machine iommu | tr ' ' '\n'; printf '%s\n' "$@")
 }
 
@@ -79,24 +85,25 @@ joined()
 	done
 }
 
-# interop: one guest with both ends, then two with an end each
-interop()
+# interop_alone some|all: one guest with both ends
+interop_alone()
 {
-	local status=0 other first cards
-
-	"$top/scripts/deps" rdma rpma
-	rm -f "$out"/interop* "$out"/net[12]
-	build_e1000 || die "the kernel's e1000 does not build"
-	interop_initrd
-	dpkg-query -W -f '# interop: ${binary:Package} ${Version}\n' \
-		librpma0 librdmacm1 libibverbs1 ibverbs-providers
+	local status=0
 
 	say "guest interop"
-	interop_boot interop alone "${usb[@]}"
+	rm -f "$out/interop".{log,ktap,counts}*
+	interop_boot interop "$1" "${usb[@]}"
 	job "${boot_command[@]}" || status=$?
 	interop_judge interop $status
+}
+
+# interop_joined: two guests with an end each
+interop_joined()
+{
+	local status=0 other=0 first cards
 
 	say "guests interop_kernel and interop_programs"
+	rm -f "$out"/interop_{kernel,programs}.* "$out"/net[12]
 	mapfile -t cards < <(joined 1 yes)
 	interop_boot interop_kernel kernel "${usb[@]}" "${cards[@]}"
 	setpriv --pdeathsig TERM "${boot_command[@]}" &
@@ -107,9 +114,17 @@ interop()
 	done
 	mapfile -t cards < <(joined 2 no)
 	interop_boot interop_programs programs "${cards[@]}"
-	status=0 other=0
 	job "${boot_command[@]}" || status=$?
 	wait $first || other=$?
 	interop_judge interop_kernel $other
 	interop_judge interop_programs $status
+}
+
+# interop: everything
+interop()
+{
+	build_e1000 || die "the kernel's e1000 does not build"
+	interop_initrd "$out/e1000/e1000.ko"
+	interop_alone all
+	interop_joined
 }
