@@ -18,8 +18,6 @@
 #define OK	IB_WC_SUCCESS
 #define REFUSED	IB_WC_REM_ACCESS_ERR
 
-#define BOUND_MS	10000	/* for what must be over in bounded time */
-
 struct fixture {
 	struct ib_device *rxe;
 	struct fake_hcd *hcd;

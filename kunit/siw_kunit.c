@@ -18,8 +18,6 @@
 
 #include "mr_fixture.h"
 
-#define BOUND_MS	10000
-
 static const struct fixture_param iwarps[] = {
 	{ "PIO: dummy_hcd", REAL_DUMMY, true },
 	{ "DMA: qemu-xhci", REAL_XHCI, true },

@@ -15,4 +15,5 @@ static struct kunit_suite skel_suite = {
 	.name = "ucb_skel_dropin",
 	.test_cases = skel_cases,
 };
+
 kunit_test_suites(&skel_suite);

@@ -53,4 +53,5 @@ static struct kunit_suite skel_suite = {
 	.name = "ucb_skel_rdma",
 	.test_cases = skel_cases,
 };
+
 kunit_test_suites(&skel_suite);
