@@ -17,6 +17,7 @@
 #define CHANNELS	2
 #define FRAME_BYTES	(CHANNELS * 2)
 #define PERIOD_FRAMES	1200
+#define PATIENCE_S	120
 
 static void set_mask(struct snd_pcm_hw_params *p, int param, unsigned int bit)
 {
@@ -84,6 +85,30 @@ static int put(int fd, void *samples, size_t bytes)
 }
 
 /*
+ * Until all has been played and the device stops. Draining would do, but gives
+ * up when a slow machine hears nothing of the device for a moment.
+ */
+static int wait_played(int fd)
+{
+	struct snd_pcm_status status;
+	int i;
+
+	for (i = 0; i < PATIENCE_S * 10; i++) {
+		if (ioctl(fd, SNDRV_PCM_IOCTL_STATUS, &status) < 0)
+			return -1;
+		if (status.state == SNDRV_PCM_STATE_XRUN)
+			return 0;
+		if (status.state != SNDRV_PCM_STATE_RUNNING) {
+			errno = EIO;
+			return -1;
+		}
+		usleep(100000);
+	}
+	errno = ETIMEDOUT;
+	return -1;
+}
+
+/*
  * All of it is in the device's buffer before the first is played, with half a
  * second of silence behind it, so that a slow machine cannot run dry.
  */
@@ -106,7 +131,7 @@ static int play_file(int fd, const char *name)
 	if (set_up(fd, 0) < 0 || put(fd, samples, bytes) < 0 ||
 	    ioctl(fd, SNDRV_PCM_IOCTL_START) < 0)
 		return -1;
-	return ioctl(fd, SNDRV_PCM_IOCTL_DRAIN);
+	return wait_played(fd);
 }
 
 static int play_tone(int fd)
@@ -127,8 +152,8 @@ static int play_tone(int fd)
 			}
 			continue;
 		}
-		/* ran dry: only a slow machine */
-		if (errno == EPIPE &&
+		/* ran dry, or heard nothing for a moment: only a slow machine */
+		if ((errno == EPIPE || errno == EIO) &&
 		    ioctl(fd, SNDRV_PCM_IOCTL_PREPARE) == 0)
 			continue;
 		printf("%lu periods, then %s\n", periods, strerror(errno));
