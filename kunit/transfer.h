@@ -11,7 +11,7 @@
 
 #include "fake_hcd.h"
 
-#define TRANSFER_TIMEOUT	(10 * HZ)
+#define TRANSFER_TIMEOUT	(60 * HZ)
 
 struct transfer {
 	struct usb_device *udev;
