@@ -42,8 +42,8 @@ class Function:
         return [(re.search(r'(\w+)$', what)[1], plain(text)) for _, what, text in found]
 
     def paragraphs(self, section):
-        return [plain(part) for part in self.sections.get(section, '').split('\n\n')
-                if part.strip()]
+        parts = re.split(r'\n\s*\n', self.sections.get(section, ''))
+        return [plain(part) for part in parts if part.strip()]
 
 
 def plain(text):
