@@ -66,7 +66,7 @@ static inline u8 *skel_bytes(struct kunit *test)
 	return bytes;
 }
 
-/* What is written comes back. */
+/* What is written comes back, and so do the buffers: a pool has 16. */
 static inline void skel_echoes(struct kunit *test)
 {
 	struct usb_device *udev;
@@ -75,8 +75,8 @@ static inline void skel_echoes(struct kunit *test)
 	loff_t pos = 0;
 	int i;
 
-	for (i = 0; i < ARRAY_SIZE(skel_lengths); i++) {
-		size_t len = skel_lengths[i];
+	for (i = 0; i < 3 * ARRAY_SIZE(skel_lengths); i++) {
+		size_t len = skel_lengths[i % ARRAY_SIZE(skel_lengths)];
 
 		KUNIT_ASSERT_EQ(test, len, kernel_write(file, out, len, &pos));
 		KUNIT_ASSERT_EQ(test, len, kernel_read(file, in, SKEL_SIZE, &pos));
