@@ -23,12 +23,12 @@
 #include <linux/debugfs.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
-#include <linux/seq_file.h>
 #include <linux/uaccess.h>
 #include <linux/usb.h>
 
 #include <ucb/pool.h>
 
+#include "../drivers/compat.h"
 #include "bench.h"
 
 module_param_named(window, bench_window, uint, 0444);

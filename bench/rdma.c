@@ -14,7 +14,6 @@
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
-#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/sizes.h>
 #include <linux/uaccess.h>
@@ -25,6 +24,8 @@
 #include <ucb/pool.h>
 #include <ucb/rdma.h>
 
+#include "../drivers/compat.h"
+#include "../kunit/rdma_device.h"
 #include "bench.h"
 
 #define BENCH_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE)
@@ -331,7 +332,7 @@ static int measure(struct usb_device *udev)
 	unsigned int i;
 	int ret;
 
-	f.ibdev = ib_device_get_by_name("rxe0", RDMA_DRIVER_RXE);
+	f.ibdev = rdma_device_on("d0");
 	if (!f.ibdev)
 		return -ENODEV;
 	f.pd = ucb_pd_get(f.ibdev, 1);

@@ -10,6 +10,7 @@
 #include <ucb/rdma.h>
 
 #include "fake_hcd.h"
+#include "rdma_device.h"
 #include "rdma_peer.h"
 
 #define RD	IB_ACCESS_REMOTE_READ
@@ -41,8 +42,8 @@ static inline int bridge_test_init(struct kunit *test)
 	f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
 	if (!f)
 		return -ENOMEM;
-	f->rxe = ib_device_get_by_name("rxe0", RDMA_DRIVER_RXE);
-	KUNIT_ASSERT_NOT_NULL_MSG(test, f->rxe, "no RDMA device rxe0");
+	f->rxe = rdma_device_on("d0");
+	KUNIT_ASSERT_NOT_NULL_MSG(test, f->rxe, "no RDMA device on the netdev d0");
 	err = kunit_add_action_or_reset(test, put_rxe, f->rxe);
 	if (err)
 		return err;

@@ -4,13 +4,13 @@
  * the end of a pool and of its controller.
  */
 
-#include <linux/hrtimer.h>
 #include <linux/interrupt.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 
 #include <ucb/pool.h>
 
+#include "../drivers/compat.h"
 #include "fake_hcd.h"
 
 static struct ucb_pool *limits_pool(struct kunit *test, struct fake_hcd *fake,
@@ -181,10 +181,9 @@ static void pool_contexts(struct kunit *test)
 							      late->addr, late->dma);
 				spin_unlock_bh(&lock);
 			} else {
-				hrtimer_init(&late->timer, CLOCK_MONOTONIC,
-					     how == 2 ? HRTIMER_MODE_REL_HARD :
-							HRTIMER_MODE_REL_SOFT);
-				late->timer.function = late_free_fn;
+				hrtimer_setup(&late->timer, late_free_fn, CLOCK_MONOTONIC,
+					      how == 2 ? HRTIMER_MODE_REL_HARD :
+							 HRTIMER_MODE_REL_SOFT);
 				hrtimer_start(&late->timer, 1000,
 					      how == 2 ? HRTIMER_MODE_REL_HARD :
 							 HRTIMER_MODE_REL_SOFT);

@@ -71,7 +71,7 @@ static struct ib_device *make_own(struct kunit *test)
 		  "ip link set " OWN_NETDEV " up; "
 		  "rdma link add " OWN_RDMA " type %s netdev " OWN_NETDEV, transport->type);
 	KUNIT_ASSERT_EQ(test, shell(command), 0);
-	ibdev = ib_device_get_by_name(OWN_RDMA, transport->driver_id);
+	ibdev = rdma_device_on(OWN_NETDEV);
 	KUNIT_ASSERT_NOT_NULL(test, ibdev);
 	ib_device_put(ibdev);
 	return ibdev;

@@ -8,10 +8,10 @@
  * status read after it; any other transport error ends the run by a reset.
  */
 #include <linux/slab.h>
-#include <linux/unaligned.h>
 #include <linux/usb/storage.h>
 #include <scsi/scsi_proto.h>
 
+#include "../drivers/compat.h"
 #include "capture.h"
 
 #define BOT_CMD_BYTES	64	/* command block, status and small answers */

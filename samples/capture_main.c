@@ -199,7 +199,8 @@ static int capture_probe(struct usb_interface *intf, const struct usb_device_id 
 	cap->in_pipe = usb_rcvbulkpipe(cap->udev, in->bEndpointAddress);
 	cap->out_pipe = usb_sndbulkpipe(cap->udev, out->bEndpointAddress);
 	cap->out_maxp = usb_endpoint_maxp(out);
-	strscpy(cap->controller, bus_to_hcd(cap->udev->bus)->driver->description);
+	strscpy(cap->controller, bus_to_hcd(cap->udev->bus)->driver->description,
+		sizeof(cap->controller));
 	cap->kind = "-";
 	cap->max = buffers;
 

@@ -10,11 +10,11 @@
  * the worker ends the QP, then the keys; its caller frees the buffers.
  */
 #include <linux/slab.h>
-#include <linux/unaligned.h>
 #include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
+#include "../drivers/compat.h"
 #include "capture.h"
 #include "capture_table.h"
 

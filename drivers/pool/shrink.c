@@ -4,8 +4,7 @@
  * A lock that is taken is left alone: reclaim may run in the middle of anything.
  */
 
-#include <linux/shrinker.h>
-
+#include "../compat.h"
 #include "internal.h"
 
 static struct shrinker *ucb_shrinker;

@@ -7,6 +7,8 @@
 
 #include <linux/tracepoint.h>
 
+#include "../compat.h"
+
 DECLARE_EVENT_CLASS(ucb_moved,
 	TP_PROTO(unsigned int pool, size_t size, unsigned long caller),
 	TP_ARGS(pool, size, caller),
@@ -44,7 +46,7 @@ TRACE_EVENT(ucb_misuse,
 	),
 	TP_fast_assign(
 		__entry->pool = pool;
-		__assign_str(what);
+		ucb_assign_str(what, what);
 		__entry->error = error;
 		__entry->caller = caller;
 	),

@@ -6,8 +6,8 @@
  */
 #include <linux/export.h>
 #include <linux/limits.h>
-#include <linux/unaligned.h>
 
+#include "../compat.h"
 #include "bridge.h"
 
 /* What the peer may do. What only the owner may do is not the peer's business. */
