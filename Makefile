@@ -23,8 +23,8 @@ need_kdir = $(if $(wildcard $(KDIR)/Makefile),,$(error no kernel headers in \
 # A script, and its guest, does not outlive a make that is killed.
 RUN := setpriv --pdeathsig TERM
 
-.PHONY: modules demo check soak bench lint docs check-install install uninstall \
-	dkms clean help
+.PHONY: modules demo check builds check-matrix soak bench lint docs check-install \
+	install uninstall dkms clean help
 modules:
 	$(need_kdir)
 	$(MAKE) -C $(KDIR) M=$(CURDIR) DRIVERS_ONLY=$(DRIVERS_ONLY) modules
@@ -34,6 +34,12 @@ demo:
 
 check:
 	@$(RUN) scripts/check
+
+builds:
+	@$(RUN) scripts/builds
+
+check-matrix:
+	@$(RUN) scripts/check-matrix
 
 soak:
 	@$(RUN) scripts/soak
@@ -74,6 +80,8 @@ help:
 	@echo 'modules        build the modules against KDIR (default: the running kernel)'
 	@echo 'demo           a file from a USB device to a remote peer, in an emulated machine'
 	@echo 'check          all test suites in emulated machines; SUITE=name runs one'
+	@echo 'builds         the modules by gcc and clang against the stock kernels, no warning'
+	@echo 'check-matrix   builds, demo and check on each kernel, in one table; takes hours'
 	@echo 'check-install  install, build on what is installed, dkms; all in build/'
 	@echo 'soak           long tests at full count, in slices of minutes; SLICE=name runs one'
 	@echo 'bench          instructions of an allocation and free, beside what they replace'
@@ -84,4 +92,5 @@ help:
 	@echo 'dkms           have dkms build and install the modules, also for later kernels'
 	@echo 'clean          remove what was built here (cached kernels stay)'
 	@echo 'help           this list'
-	@echo 'KVER=6.12 (the kernel series), ACCEL=auto|tcg|kvm, DRIVERS_ONLY=n (and the samples)'
+	@echo 'KVER=6.1|6.12|7.3 (the kernel), COMPILER=gcc|clang (of the modules)'
+	@echo 'ACCEL=auto|tcg|kvm, DRIVERS_ONLY=n (and the samples)'

@@ -26,10 +26,9 @@
 
 static const struct transport {
 	const char *type;
-	enum rdma_driver_id driver_id;
 } transports[] = {
-	{ "rxe", RDMA_DRIVER_RXE },
-	{ "siw", RDMA_DRIVER_SIW },
+	{ "rxe" },
+	{ "siw" },
 };
 
 static void transport_desc(const struct transport *transport, char *desc)

@@ -31,6 +31,17 @@ for dir in "$top" "$cache"; do
 	esac
 done
 
+# The kernel, and the compiler of the modules. What is not of the usual ones
+# stands apart in build/.
+export KVER=${KVER:-6.12} COMPILER=${COMPILER:-gcc}
+build=$top/build
+[ "$KVER" = 6.12 ] || build+=/$KVER
+case $COMPILER in
+gcc)	;;
+clang)	build+=/clang ;;
+*)	die "COMPILER=$COMPILER: the compilers are gcc and clang" ;;
+esac
+
 # job COMMAND...: run it so that a signal to this script, even SIGKILL, ends it
 # at once, with all that it started. Scripts that use it trap end_job on EXIT.
 job_pid=
@@ -112,6 +123,27 @@ sync_tree()
 	done < "$dir/.files"
 }
 
+# kbuild KDIR DIR [make arguments]: make in DIR against KDIR. The kernels are
+# built by gcc: to clang, what its own Kconfig would have answered is told here,
+# and what a header makes of gcc's answers is no warning about us.
+kbuild()
+{
+	local kdir=$1 dir=$2 args=()
+
+	shift 2
+	if [ "$COMPILER" = clang ]; then
+		args=(CC=clang-19 CONFIG_CC_IS_GCC='' CONFIG_GCC_VERSION=0
+			CONFIG_CC_IS_CLANG=y CONFIG_CLANG_VERSION=190107
+			CONFIG_CC_IMPLICIT_FALLTHROUGH=-Wimplicit-fallthrough
+			CONFIG_FTRACE_MCOUNT_USE_CC='' CONFIG_UBSAN_BOUNDS_STRICT=''
+			CONFIG_UBSAN_ARRAY_BOUNDS=y DEBIAN_KERNEL_NO_CC_VERSION_CHECK=y
+			KCFLAGS=-Wno-duplicate-decl-specifier)
+	fi
+	# no types for BPF: those need the whole kernel, which headers do not have
+	job make -s -C "$kdir" M="$dir" -j"$(nproc)" "${args[@]}" \
+		CONFIG_DEBUG_INFO_BTF_MODULES='' "$@" >&2
+}
+
 # build_modules KDIR DIR [make arguments]: build the modules in a copy of the
 # sources. One kernel, one DIR; the tree itself stays clean.
 build_modules()
@@ -122,5 +154,5 @@ build_modules()
 	mkdir -p "$dir"
 	dir=$(cd "$dir" && pwd)
 	sync_tree "$dir"
-	job make -s -C "$kdir" M="$dir" -j"$(nproc)" "$@" modules >&2
+	kbuild "$kdir" "$dir" "$@" modules
 }

@@ -3,7 +3,7 @@
 # What make check and make soak share: building the modules for the KUnit
 # kernel, booting guests that run suites, and judging them. Sourced after
 # lib.sh; the caller sets out, the folder for results.
-# shellcheck disable=SC2154 # top, out
+# shellcheck disable=SC2154 # top, build, out
 
 trap end_job EXIT
 trap 'say interrupted; exit 130' INT
@@ -23,7 +23,7 @@ prepare()
 	parser=$(readlink -f "$kdir/source")/tools/testing/kunit
 
 	say "building the modules"
-	mods=$top/build/kunit
+	mods=$build/kunit
 	build_modules "$kdir" "$mods" || die "the modules do not build"
 	head -c 16M /dev/urandom > "$out/stick.img"
 }

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # The guest tests with converted drivers: sourced by scripts/check after
 # suites.sh, whose variables and functions these use.
-# shellcheck disable=SC2154 # top, out, kdir, mods, params, usb: those
+# shellcheck disable=SC2154 # top, build, out, kdir, mods, params, usb: those
 
 # guest_test NAME KIND PAIRS: boot scripts/qemu/guest/KIND-init, judge it and add
 # its counts. PAIRS are for lifetime.
@@ -15,7 +15,7 @@ guest_test()
 	mapfile -t machine < <(machine iommu | tr ' ' '\n')
 
 	say "guest $name"
-	job "$top/scripts/convert" "$kdir" "$mods" "$top/build/convert" \
+	job "$top/scripts/convert" "$kdir" "$mods" "$build/convert" \
 		> "$out/convert.list"
 	echo "$mods/drivers/pool/ucb.ko" >> "$out/convert.list"
 	echo "$mods/kunit/leaky.ko" >> "$out/convert.list"
