@@ -10,6 +10,8 @@ prints a line for each test and writes "passed failed skipped" to COUNTS. The
 exit status is 0 only if at least one test of a suite passed or was skipped and
 nothing failed. STATUS is that of scripts/qemu/run.
 """
+import contextlib
+import inspect
 import io
 import re
 import sys
@@ -102,9 +104,12 @@ def main():
     guest, log, run_status, ktap, counts_path, parser_dir = sys.argv[1:]
     sys.path.insert(0, parser_dir)
     sys.dont_write_bytecode = True
-    import kunit_parser
-    from kunit_printer import Printer
-    kunit_parser.stdout = Printer(io.StringIO())
+    # It prints to what stdout is when it is imported; newer ones are told.
+    with contextlib.redirect_stdout(io.StringIO()):
+        import kunit_parser
+        import kunit_printer
+    parse = kunit_parser.parse_run_tests
+    printers = [kunit_printer.stdout][:len(inspect.signature(parse).parameters) - 1]
 
     lines = read_lines(log)
     steps, suites = read_verdict(read_lines(log + ".verdict"))
@@ -118,7 +123,7 @@ def main():
     out = make_ktap(steps, suites)
     with open(ktap, "w") as file:
         file.write("\n".join(out) + "\n")
-    test = kunit_parser.parse_run_tests(out)
+    test = parse(out, *printers)
     counts = test.counts
     failed = counts.failed + counts.crashed
     # An error of form (no test in a suite, a plan not met) fails too.
