@@ -16,7 +16,6 @@
 #include <linux/debugfs.h>
 #include <linux/inet.h>
 #include <linux/module.h>
-#include <linux/unaligned.h>
 #include <linux/usb.h>
 #include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
@@ -24,6 +23,7 @@
 #include <ucb/pool.h>
 #include <ucb/rdma.h>
 
+#include "../drivers/compat.h"
 #include "interop.h"
 
 #define CM_TIMEOUT_MS	10000

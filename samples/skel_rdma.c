@@ -12,11 +12,13 @@
 #include <linux/kref.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/netdevice.h>
 #include <linux/rwsem.h>
 #include <linux/slab.h>
 #include <linux/sizes.h>
 #include <linux/uio.h>
 #include <linux/usb.h>
+#include <net/net_namespace.h>
 #include <rdma/ib_verbs.h>
 #include <ucb/pool.h>
 #include <ucb/rdma.h>
@@ -27,9 +29,9 @@
 #define SKEL_BUFS	16
 #define SKEL_TIMEOUT	10000	/* ms */
 
-static char *rdma = "rxe0";
-module_param(rdma, charp, 0444);
-MODULE_PARM_DESC(rdma, "the RDMA device of the peer (default rxe0)");
+static char *netdev = "d0";
+module_param(netdev, charp, 0444);
+MODULE_PARM_DESC(netdev, "the RDMA device of the peer is on this one (default d0)");
 
 /*
  * @lock: held for reading by who uses the device, for writing to set @gone
@@ -231,10 +233,15 @@ static struct usb_class_driver skel_class = {
 
 static struct ucb_pd *skel_trust(void)
 {
+	struct net_device *ndev;
 	struct ib_device *ibdev;
 	struct ucb_pd *pd;
 
-	ibdev = ib_device_get_by_name(rdma, RDMA_DRIVER_UNKNOWN);
+	ndev = dev_get_by_name(&init_net, netdev);
+	if (!ndev)
+		return ERR_PTR(-ENODEV);
+	ibdev = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
+	dev_put(ndev);
 	if (!ibdev)
 		return ERR_PTR(-ENODEV);
 	pd = ucb_pd_get(ibdev, 1);
