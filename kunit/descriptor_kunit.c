@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The 21-byte descriptor, both ways.
+ * The 21-byte descriptor, both ways, and whatever else a peer may send.
  */
 #include <kunit/test.h>
 #include <linux/errno.h>
+#include <linux/ktime.h>
+#include <linux/limits.h>
+#include <linux/math64.h>
 #include <linux/module.h>
+#include <linux/prandom.h>
+#include <linux/random.h>
 #include <linux/string.h>
+#include <linux/unaligned.h>
 #include <ucb/rdma.h>
+
+#define MOST_BYTES	64
+
+static unsigned int inputs = 1000000;
+module_param(inputs, uint, 0444);
+MODULE_PARM_DESC(inputs, "random inputs to decode");
+
+static ulong seed;
+module_param(seed, ulong, 0444);
+MODULE_PARM_DESC(seed, "of the random inputs; 0 for one of its own");
 
 static const struct ucb_mr_remote golden_remote = {
 	.addr = 0x1122334455667788ULL,
@@ -54,11 +70,11 @@ static void desc_round_trip(struct kunit *test)
 	u8 desc[UCB_MR_DESC_SIZE];
 	unsigned int usage;
 
-	for (usage = 1; usage <= 0xff; usage++) {
+	for (usage = 1; usage < 0xff; usage++) {
 		struct ucb_mr_remote out = {};
 		struct ucb_mr_remote in = {
 			.addr = usage * 0x0101010101010101ULL,
-			.size = ~0ULL - usage,
+			.size = U64_MAX - usage * 0x0101010101010101ULL,
 			.rkey = usage << 24 | usage,
 			.usage = usage,
 		};
@@ -113,6 +129,129 @@ static void desc_refuses_no_usage(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, desc[0], 0x5a);
 }
 
+/* What runs past the last address, or has no byte, is no memory. */
+static void desc_refuses_wrap(struct kunit *test)
+{
+	static const struct {
+		u64 addr;
+		u64 size;
+		int error;
+	} rows[] = {
+		{ 0, 0, -EINVAL },
+		{ 0x1000, 0, -EINVAL },
+		{ U64_MAX, 0, -EINVAL },
+		{ 0, 1, 0 },
+		{ 0, U64_MAX, 0 },
+		{ 1, U64_MAX - 1, 0 },
+		{ 1, U64_MAX, -EINVAL },
+		{ U64_MAX, 1, -EINVAL },
+		{ U64_MAX - 1, 1, 0 },
+		{ U64_MAX - 1, 2, -EINVAL },
+		{ U64_MAX, U64_MAX, -EINVAL },
+		{ BIT_ULL(63), BIT_ULL(63), -EINVAL },
+		{ BIT_ULL(63), BIT_ULL(63) - 1, 0 },
+		{ U64_MAX - 0xfff, 0x1000, -EINVAL },
+		{ U64_MAX - 0xfff, 0xfff, 0 },
+	};
+	struct ucb_mr_remote remote;
+	u8 desc[UCB_MR_DESC_SIZE];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		memcpy(desc, golden_bytes, sizeof(desc));
+		put_unaligned_le64(rows[i].addr, desc + UCB_MR_DESC_ADDR);
+		put_unaligned_le64(rows[i].size, desc + UCB_MR_DESC_LENGTH);
+		remote = golden_remote;
+		KUNIT_EXPECT_EQ_MSG(test, ucb_mr_remote_from_descriptor(desc, sizeof(desc),
+									&remote),
+				    rows[i].error, "row %d", i);
+		KUNIT_EXPECT_EQ(test, remote.addr,
+				rows[i].error ? golden_remote.addr : rows[i].addr);
+
+		remote.addr = rows[i].addr;
+		remote.size = rows[i].size;
+		KUNIT_EXPECT_EQ_MSG(test, ucb_mr_remote_to_descriptor(&remote, desc),
+				    rows[i].error, "row %d", i);
+	}
+}
+
+/* Little-endian, byte by byte. */
+static u64 number(const u8 *from, int bytes)
+{
+	u64 n = 0;
+
+	while (bytes--)
+		n = n << 8 | from[bytes];
+	return n;
+}
+
+/* Is @remote what @in says, or as it was where that is to be refused? */
+static bool decoded_right(const u8 *in, size_t size, int error, const struct ucb_mr_remote *remote)
+{
+	struct ucb_mr_remote want;
+
+	if (size >= UCB_MR_DESC_SIZE) {
+		want.addr = number(in, 8);
+		want.size = number(in + 8, 8);
+		want.rkey = number(in + 16, 4);
+		want.usage = in[20];
+	}
+	if (size < UCB_MR_DESC_SIZE || !want.usage || !want.size ||
+	    want.size > U64_MAX - want.addr) {
+		want = golden_remote;
+		if (error != -EINVAL)
+			return false;
+	} else if (error) {
+		return false;
+	}
+	return remote->addr == want.addr && remote->size == want.size &&
+	       remote->rkey == want.rkey && remote->usage == want.usage;
+}
+
+/* Of each length from 0, every one in memory that ends with it. */
+static void desc_takes_any_bytes(struct kunit *test)
+{
+	u64 start_seed = seed ?: get_random_u64();
+	struct ucb_mr_remote remote;
+	unsigned int taken = 0;
+	struct rnd_state rnd;
+	u8 *in[MOST_BYTES + 1];
+	unsigned int i;
+	ktime_t start;
+	size_t size;
+	int error;
+
+	for (size = 0; size <= MOST_BYTES; size++) {
+		/* of no bytes: an address that is not to be read */
+		in[size] = kunit_kmalloc(test, size ?: 1, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, in[size]);
+	}
+	in[0]++;
+
+	prandom_seed_state(&rnd, start_seed);
+	start = ktime_get();
+	for (i = 0; i < inputs; i++) {
+		size = i % ARRAY_SIZE(in);
+		prandom_bytes_state(&rnd, in[size], size);
+		/* a usage or the upper half of a length of 0 would be rare */
+		if (size >= UCB_MR_DESC_SIZE && !(i % 16))
+			in[size][UCB_MR_DESC_USAGE] = 0;
+		if (size >= UCB_MR_DESC_SIZE && !(i % 3))
+			memset(in[size] + UCB_MR_DESC_LENGTH + i % 5, 0, 8 - i % 5);
+		remote = golden_remote;
+		error = ucb_mr_remote_from_descriptor(in[size], size, &remote);
+		if (!error)
+			taken++;
+		if (!decoded_right(in[size], size, error, &remote))
+			KUNIT_FAIL_AND_ABORT(test, "seed %llu, input %u, %zu bytes: %d", start_seed,
+					     i, size, error);
+	}
+	kunit_info(test, "seed %llu: %u of %u inputs taken, %llu ns each", start_seed, taken, i,
+		   div_u64(ktime_to_ns(ktime_sub(ktime_get(), start)), max(i, 1U)));
+	KUNIT_EXPECT_GT(test, taken, 0);
+	KUNIT_EXPECT_LT(test, taken, i);
+}
+
 static void desc_refuses_null(struct kunit *test)
 {
 	struct ucb_mr_remote remote = golden_remote;
@@ -133,6 +272,8 @@ static struct kunit_case desc_cases[] = {
 	KUNIT_CASE(desc_round_trip),
 	KUNIT_CASE(desc_takes_longer_refuses_shorter),
 	KUNIT_CASE(desc_refuses_no_usage),
+	KUNIT_CASE(desc_refuses_wrap),
+	KUNIT_CASE_SLOW(desc_takes_any_bytes),
 	KUNIT_CASE(desc_refuses_null),
 	{}
 };

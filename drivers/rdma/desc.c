@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The 21-byte memory descriptor that librpma's programs exchange. It has no
- * version and no checksum: what a peer sent is checked for its length and for a
- * usage, and for nothing else.
+ * version and no checksum, so what a peer sent is refused only where no
+ * registration can look so: too short, of no use, empty, or running past the
+ * last address.
  */
 #include <linux/export.h>
 #include <linux/limits.h>
@@ -28,21 +29,29 @@ static u8 usage_from_access(int access)
 						UCB_MR_USAGE_SEND;
 }
 
+/* addr + size is a number too, so that nobody has to look again. */
+static bool remote_usable(const struct ucb_mr_remote *remote)
+{
+	return remote->usage && remote->size &&
+	       remote->size <= U64_MAX - remote->addr;
+}
+
 /**
  * ucb_mr_remote_to_descriptor() - encode a descriptor
- * @remote: what to encode; its usage must not be 0
+ * @remote: what to encode
  * @desc: UCB_MR_DESC_SIZE bytes, of any alignment
  *
  * What ucb_mr_remote_from_descriptor() decodes.
  *
  * Context: Any.
- * Return: 0, or -EINVAL for a NULL argument or a usage of 0.
+ * Return: 0, or -EINVAL for a NULL argument, a usage or size of 0, or a size that
+ * runs past the last address.
  */
 int ucb_mr_remote_to_descriptor(const struct ucb_mr_remote *remote, void *desc)
 {
 	u8 *d = desc;
 
-	if (!remote || !desc || !remote->usage)
+	if (!remote || !desc || !remote_usable(remote))
 		return -EINVAL;
 
 	put_unaligned_le64(remote->addr, d + UCB_MR_DESC_ADDR);
@@ -63,23 +72,25 @@ EXPORT_SYMBOL_GPL(ucb_mr_remote_to_descriptor);
  * caller must check the size against what it expects.
  *
  * Context: Any.
- * Return: 0, or -EINVAL for a NULL argument, fewer than UCB_MR_DESC_SIZE bytes
- * or a usage of 0.
+ * Return: 0, or -EINVAL for a NULL argument, fewer than UCB_MR_DESC_SIZE bytes,
+ * a usage or size of 0, or a size that runs past the last address.
  */
 int ucb_mr_remote_from_descriptor(const void *desc, size_t desc_size,
 				  struct ucb_mr_remote *remote)
 {
+	struct ucb_mr_remote found;
 	const u8 *d = desc;
 
 	if (!desc || !remote || desc_size < UCB_MR_DESC_SIZE)
 		return -EINVAL;
-	if (!d[UCB_MR_DESC_USAGE])
-		return -EINVAL;
 
-	remote->addr = get_unaligned_le64(d + UCB_MR_DESC_ADDR);
-	remote->size = get_unaligned_le64(d + UCB_MR_DESC_LENGTH);
-	remote->rkey = get_unaligned_le32(d + UCB_MR_DESC_RKEY);
-	remote->usage = d[UCB_MR_DESC_USAGE];
+	found.addr = get_unaligned_le64(d + UCB_MR_DESC_ADDR);
+	found.size = get_unaligned_le64(d + UCB_MR_DESC_LENGTH);
+	found.rkey = get_unaligned_le32(d + UCB_MR_DESC_RKEY);
+	found.usage = d[UCB_MR_DESC_USAGE];
+	if (!remote_usable(&found))
+		return -EINVAL;
+	*remote = found;
 	return 0;
 }
 EXPORT_SYMBOL_GPL(ucb_mr_remote_from_descriptor);
