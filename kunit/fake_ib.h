@@ -52,7 +52,6 @@ struct fake_ib_params {
 };
 
 /*
- * @lock: MRs, QP states, and the counts of what must not be
  * @port: state of the only port
  * @pds: live objects, as @cqs, @qps and @nr_mrs; @made: MRs ever
  * @task: whose verbs fail; @nth: counted down to the one that does
@@ -69,7 +68,7 @@ struct fake_ib {
 	bool registered;
 	enum ib_port_state port;
 
-	spinlock_t lock;
+	spinlock_t lock;		/* @mrs, states of QPs and MRs, counts */
 	struct list_head mrs;
 	struct ib_qp *last_qp;
 	u32 next_qpn;
@@ -98,7 +97,7 @@ struct fake_ib_pd {
 
 struct fake_ib_cq {
 	struct ib_cq ibcq;
-	spinlock_t lock;
+	spinlock_t lock;		/* all of this */
 	struct ib_wc wc[FAKE_IB_CQES];
 	unsigned int head;
 	unsigned int tail;
