@@ -26,6 +26,8 @@
 
 /*
  * @far: the peer's queue pair, @near: the one on the domain under test
+ * @type: of both, IB_QPT_RC; or IB_QPT_UC, on which what is refused is not told
+ *	and costs no connection
  * @pair: both, on iWARP
  * @mem: @size bytes of the peer's own memory, the source and sink of all
  * @mr: of @mem, on iWARP, where the sink of a READ has its key on the wire
@@ -38,6 +40,7 @@ struct peer {
 	struct ib_cq *cq;
 	struct ib_qp *far;
 	struct ib_qp *near;
+	enum ib_qp_type type;
 	struct ucb_pair pair;
 	int gid_index;
 	struct ib_cqe cqe;
@@ -87,11 +90,12 @@ static inline int peer_find_gid(struct ib_device *ibdev)
 	return found;
 }
 
-/* Bring an RC queue pair from RESET to RTS, connected to @dest on its own port. */
+/* Bring a queue pair from RESET to RTS, connected to @dest on its own port. */
 static inline int peer_qp_to_rts(struct ib_qp *qp, u32 dest, int gid_index)
 {
 	const struct ib_gid_attr *gid;
 	struct ib_qp_attr attr = {};
+	bool rc = qp->qp_type == IB_QPT_RC;
 	struct ib_port_attr port;
 	union ib_gid dgid;
 	int err;
@@ -113,7 +117,8 @@ static inline int peer_qp_to_rts(struct ib_qp *qp, u32 dest, int gid_index)
 
 	attr.qp_state = IB_QPS_INIT;
 	attr.port_num = 1;
-	attr.qp_access_flags = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE;
+	attr.qp_access_flags = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE |
+			       IB_ACCESS_REMOTE_ATOMIC;
 	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
 			   IB_QP_PORT | IB_QP_ACCESS_FLAGS);
 	if (err)
@@ -127,7 +132,7 @@ static inline int peer_qp_to_rts(struct ib_qp *qp, u32 dest, int gid_index)
 	attr.min_rnr_timer = 12;
 	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU |
 			   IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+			   (rc ? IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER : 0));
 	if (err)
 		return err;
 
@@ -137,9 +142,9 @@ static inline int peer_qp_to_rts(struct ib_qp *qp, u32 dest, int gid_index)
 	attr.rnr_retry = 7;
 	attr.sq_psn = qp->qp_num & 0xffffff;
 	attr.max_rd_atomic = 4;
-	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT |
-			    IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
-			    IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN |
+			    (rc ? IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+				  IB_QP_MAX_QP_RD_ATOMIC : 0));
 }
 
 static inline bool peer_is_iwarp(struct peer *peer)
@@ -172,7 +177,7 @@ static inline int peer_connect(struct peer *peer)
 			.max_recv_sge = 1,
 		},
 		.sq_sig_type = IB_SIGNAL_ALL_WR,
-		.qp_type = IB_QPT_RC,
+		.qp_type = peer->type,
 		.port_num = 1,
 		.send_cq = peer->cq,
 		.recv_cq = peer->cq,
@@ -268,6 +273,7 @@ static inline struct peer *peer_create(struct kunit *test,
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, peer_destroy, peer), 0);
 	peer->ibdev = ibdev;
 	peer->near_pd = near_pd;
+	peer->type = IB_QPT_RC;
 	peer->size = size;
 	if (!peer_is_iwarp(peer)) {
 		peer->gid_index = peer_find_gid(ibdev);
@@ -295,8 +301,9 @@ static inline struct peer *peer_create(struct kunit *test,
 	return peer;
 }
 
-static inline int peer_post(struct peer *peer, enum ib_wr_opcode opcode,
-			    u64 addr, u32 rkey, size_t length)
+/* Post one more; it completes in its turn. */
+static inline int peer_post_more(struct peer *peer, enum ib_wr_opcode opcode,
+				 u64 addr, u32 rkey, size_t length)
 {
 	struct ib_sge sge = {
 		.addr = peer->addr,
@@ -315,8 +322,14 @@ static inline int peer_post(struct peer *peer, enum ib_wr_opcode opcode,
 		.rkey = rkey,
 	};
 
-	reinit_completion(&peer->done);
 	return ib_post_send(peer->far, &wr.wr, NULL);
+}
+
+static inline int peer_post(struct peer *peer, enum ib_wr_opcode opcode,
+			    u64 addr, u32 rkey, size_t length)
+{
+	reinit_completion(&peer->done);
+	return peer_post_more(peer, opcode, addr, rkey, length);
 }
 
 static inline int peer_op(struct peer *peer, enum ib_wr_opcode opcode, u64 addr,

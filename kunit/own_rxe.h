@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * An RDMA device of the case's own, on a netdev of its own, to be removed; made
+ * by the requests that the programs ip and rdma send.
+ */
+#ifndef _UCB_KUNIT_OWN_RXE_H
+#define _UCB_KUNIT_OWN_RXE_H
+
+#include <linux/if_addr.h>
+#include <linux/inet.h>
+#include <linux/ktime.h>
+#include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
+#include <net/net_namespace.h>
+#include <net/netlink.h>
+#include <rdma/rdma_netlink.h>
+
+#include "bridge.h"
+
+/* the device that goes */
+#define OWN_RXE		"ucb_rxe"
+#define OWN_NETDEV	"ucb_d"
+#define OWN_ADDR	"10.99.7.1"
+
+#define OWN_NEW		(NLM_F_CREATE | NLM_F_EXCL)
+
+/* A request with its header of @size bytes behind netlink's own, and room. */
+static inline struct sk_buff *own_request(u32 type, u16 flags, const void *header, size_t size)
+{
+	struct sk_buff *skb = nlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	struct nlmsghdr *nlh;
+
+	if (!skb)
+		return NULL;
+	nlh = nlmsg_put(skb, 0, 0, type, size, NLM_F_REQUEST | NLM_F_ACK | flags);
+	memcpy(nlmsg_data(nlh), header, size);
+	return skb;
+}
+
+/* Return: 0, or the errno that the kernel answers. Frees @skb. */
+static inline int own_send(int protocol, struct sk_buff *skb)
+{
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel) };
+	struct {
+		struct nlmsghdr nlh;
+		struct nlmsgerr err;
+	} answer = {};
+	struct socket *sock;
+	struct kvec vec;
+	int err;
+
+	nlmsg_hdr(skb)->nlmsg_len = skb->len;
+	err = sock_create_kern(&init_net, AF_NETLINK, SOCK_RAW, protocol, &sock);
+	if (err)
+		goto out;
+	vec.iov_base = skb->data;
+	vec.iov_len = skb->len;
+	err = kernel_sendmsg(sock, &msg, &vec, 1, skb->len);
+	if (err < 0)
+		goto out_sock;
+	vec.iov_base = &answer;
+	vec.iov_len = sizeof(answer);
+	err = kernel_recvmsg(sock, &(struct msghdr){ }, &vec, 1, sizeof(answer), 0);
+	if (err >= 0)
+		err = answer.err.error;
+out_sock:
+	sock_release(sock);
+out:
+	kfree_skb(skb);
+	return err;
+}
+
+static inline int own_netdev_add(void)
+{
+	const struct ifinfomsg header = { .ifi_flags = IFF_UP, .ifi_change = IFF_UP };
+	struct sk_buff *skb = own_request(RTM_NEWLINK, OWN_NEW, &header, sizeof(header));
+	struct nlattr *info;
+
+	if (!skb)
+		return -ENOMEM;
+	nla_put_string(skb, IFLA_IFNAME, OWN_NETDEV);
+	info = nla_nest_start(skb, IFLA_LINKINFO);
+	nla_put_string(skb, IFLA_INFO_KIND, "dummy");
+	nla_nest_end(skb, info);
+	return own_send(NETLINK_ROUTE, skb);
+}
+
+static inline int own_netdev_del(void)
+{
+	const struct ifinfomsg header = { };
+	struct sk_buff *skb = own_request(RTM_DELLINK, 0, &header, sizeof(header));
+
+	if (!skb)
+		return -ENOMEM;
+	nla_put_string(skb, IFLA_IFNAME, OWN_NETDEV);
+	return own_send(NETLINK_ROUTE, skb);
+}
+
+static inline int own_addr_add(void)
+{
+	struct net_device *ndev = dev_get_by_name(&init_net, OWN_NETDEV);
+	struct ifaddrmsg header = { .ifa_family = AF_INET, .ifa_prefixlen = 24 };
+	struct sk_buff *skb;
+
+	if (!ndev)
+		return -ENODEV;
+	header.ifa_index = ndev->ifindex;
+	dev_put(ndev);
+	skb = own_request(RTM_NEWADDR, OWN_NEW, &header, sizeof(header));
+	if (!skb)
+		return -ENOMEM;
+	nla_put_be32(skb, IFA_LOCAL, in_aton(OWN_ADDR));
+	return own_send(NETLINK_ROUTE, skb);
+}
+
+static inline int own_rxe_add(void)
+{
+	struct sk_buff *skb = own_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
+					  0, NULL, 0);
+
+	if (!skb)
+		return -ENOMEM;
+	nla_put_string(skb, RDMA_NLDEV_ATTR_DEV_NAME, OWN_RXE);
+	nla_put_string(skb, RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
+	nla_put_string(skb, RDMA_NLDEV_ATTR_NDEV_NAME, OWN_NETDEV);
+	return own_send(NETLINK_RDMA, skb);
+}
+
+static inline int own_rxe_del(void)
+{
+	struct ib_device *ibdev = ib_device_get_by_name(OWN_RXE, RDMA_DRIVER_RXE);
+
+	if (!ibdev)
+		return -ENODEV;
+	ib_unregister_device_and_put(ibdev);
+	return 0;
+}
+
+/* What is gone already is no failure here: the case itself has removed it. */
+static inline void remove_own(void *unused)
+{
+	own_rxe_del();
+	own_netdev_del();
+}
+
+/* A device to be removed: known, but not held. */
+static inline struct ib_device *make_own(struct kunit *test)
+{
+	struct ib_device *ibdev;
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, remove_own, NULL), 0);
+	KUNIT_ASSERT_EQ(test, own_netdev_add(), 0);
+	KUNIT_ASSERT_EQ(test, own_addr_add(), 0);
+	KUNIT_ASSERT_EQ(test, own_rxe_add(), 0);
+	ibdev = ib_device_get_by_name(OWN_RXE, RDMA_DRIVER_RXE);
+	KUNIT_ASSERT_NOT_NULL(test, ibdev);
+	ib_device_put(ibdev);
+	return ibdev;
+}
+
+static inline bool is_revoked(struct ucb_mr *mr)
+{
+	u8 desc[UCB_MR_DESC_SIZE];
+
+	return ucb_mr_get_descriptor(mr, desc) == -ENODEV;
+}
+
+static inline void wait_revoked(struct kunit *test, struct ucb_mr *mr)
+{
+	ktime_t end = ktime_add_ms(ktime_get(), BOUND_MS);
+
+	while (!is_revoked(mr) && ktime_before(ktime_get(), end))
+		cond_resched();
+	KUNIT_EXPECT_TRUE(test, is_revoked(mr));
+}
+
+#endif /* _UCB_KUNIT_OWN_RXE_H */
