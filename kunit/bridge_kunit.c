@@ -157,7 +157,8 @@ static void bridge_device_silent(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr[i]), 0);
 		KUNIT_EXPECT_EQ(test, ucb_buf_free(buf[i]), 0);
 	}
-	KUNIT_EXPECT_LT(test, ktime_ms_delta(ktime_get(), start), BOUND_MS);
+	/* 5 s for one; for each it would be 20 */
+	KUNIT_EXPECT_LT(test, ktime_ms_delta(ktime_get(), start), 15000);
 
 	/* it answers again, and deregistrations ask it again */
 	hook.swallow = false;
