@@ -16,7 +16,7 @@
 
 #define MOST_BYTES	64
 
-static unsigned int inputs = 1000000;
+static unsigned int inputs = 250000;
 module_param(inputs, uint, 0444);
 MODULE_PARM_DESC(inputs, "random inputs to decode");
 
