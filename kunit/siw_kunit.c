@@ -501,7 +501,7 @@ static void siw_expected_read(struct kunit *test)
 static void siw_expected_late(struct kunit *test)
 {
 	const size_t size = 64 * PAGE_SIZE;
-	const int tries = 8;
+	const int tries = 2;
 	struct ucb_mr_remote r;
 	struct ucb_buf *buf;
 	struct peer *peer;
