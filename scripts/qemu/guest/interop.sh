@@ -57,7 +57,7 @@ interop_boot()
 	mapfile -t boot_command < <(printf '%s\n' env -C "$out" "$top/scripts/qemu/run" \
 		--kernel "$kdir/arch/x86/boot/bzImage" \
 		--initrd "$out/interop.cpio.gz" --log "$out/$name.log" \
-		--timeout "${TIMEOUT:-600}" --smp 2 --mem "$mem" \
+		--timeout "${TIMEOUT:-1800}" --smp 2 --mem "$mem" \
 		--append "$params intel_iommu=on ucb_role=$role ucb_rounds=${ROUNDS:-1}" --
 		machine iommu | tr ' ' '\n'; printf '%s\n' "$@")
 }
