@@ -201,8 +201,10 @@ struct ucb_cache {
  * @want: the worker is to add a block
  * @dying: no new submissions and registrations, for good
  * @gone: the same, until the device comes back
- * @lost: first interface of the device when it went, referenced
+ * @gone_intf: first interface of the device when it went, referenced
  * @dead: memory reclaimed or about to be: no alloc, no free
+ * @pins: registrations of whole blocks
+ * @lost: a device may use the blocks for good
  * @depot_locks: times that @lock was taken to move buffers
  * @core_allocs: calls of usb_alloc_coherent()
  * @core_frees: calls of usb_free_coherent()
@@ -255,7 +257,9 @@ struct ucb_pool {
 	bool dying;
 	bool gone;
 	bool dead;
-	struct usb_interface *lost;
+	struct usb_interface *gone_intf;
+	unsigned int pins;
+	bool lost;
 	u64 depot_locks;
 
 	atomic_long_t core_allocs;

@@ -176,7 +176,7 @@ void ucb_pool_reclaim(struct ucb_pool *pool)
 		list_del_init(&block->node);
 		ucb_block_hide(block);
 		/* never give back what a device may still write to */
-		if (!ucb_block_reclaim(block, kept))
+		if (!ucb_block_reclaim(block, kept) && !pool->lost)
 			ucb_block_release_memory(block);
 	}
 	ucb_kept_report(pool, kept);
@@ -301,11 +301,11 @@ bool ucb_pool_closed(const struct ucb_pool *pool)
 
 	if (READ_ONCE(pool->dying))
 		return true;
-	/* pairs with the release that set it: lost is of that time */
+	/* pairs with the release that set it: gone_intf is of that time */
 	if (likely(!smp_load_acquire(&pool->gone)))
 		return false;
 	intf = ucb_first_interface(pool->udev);
-	return !intf || intf == pool->lost;
+	return !intf || intf == pool->gone_intf;
 }
 
 static bool ucb_pool_set_gone(struct ucb_pool *pool, bool gone)
@@ -318,7 +318,7 @@ static bool ucb_pool_set_gone(struct ucb_pool *pool, bool gone)
 	if (changes) {
 		/* referenced, so that the next one has another address */
 		if (gone)
-			pool->lost = usb_get_intf(intf);
+			pool->gone_intf = usb_get_intf(intf);
 		/* pairs with ucb_pool_closed() */
 		smp_store_release(&pool->gone, gone);
 		ucb_cache_set_limits(pool);
@@ -359,8 +359,8 @@ void ucb_pools_device_back(struct usb_device *udev)
 	struct ucb_pool *pool;
 
 	while ((pool = ucb_pools_next(ucb_pool_regains_device, udev))) {
-		usb_put_intf(pool->lost);
-		pool->lost = NULL;
+		usb_put_intf(pool->gone_intf);
+		pool->gone_intf = NULL;
 		ucb_pool_put(pool);
 	}
 }

@@ -62,7 +62,7 @@ static void ucb_pool_release(struct work_struct *work)
 
 	cancel_work_sync(&pool->work);
 	irq_work_sync(&pool->wake);
-	usb_put_intf(pool->lost);
+	usb_put_intf(pool->gone_intf);
 	usb_put_dev(pool->udev);
 	/* a free that came just before reclaiming may still be inside */
 	call_rcu(&pool->rcu, ucb_pool_free_rcu);
@@ -365,8 +365,9 @@ EXPORT_SYMBOL_GPL(ucb_pool_create);
  * overlap.
  *
  * Context: Process; may sleep.
- * Return: 0; -EINVAL when @min is over @max; -ENOMEM when @min cannot be met;
- * -ENODEV when the pool is going. On an error the limits are what they were.
+ * Return: 0; -EINVAL when @min is over @max; -EBUSY while its blocks are
+ * registered; -ENOMEM when @min cannot be met; -ENODEV when the pool is going.
+ * On an error the limits are what they were.
  */
 int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max)
 {
@@ -377,6 +378,8 @@ int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max)
 	ret = ucb_pool_check_limits(pool->udev, min, max);
 	if (ret)
 		return ret;
+	if (READ_ONCE(pool->pins))
+		return -EBUSY;
 	ucb_pool_set_limits(pool, min, max ?: UINT_MAX);
 	ret = ucb_pool_fill(pool, min);
 	if (ret)

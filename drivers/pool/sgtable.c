@@ -55,31 +55,78 @@ static struct page *ucb_page_of(void *addr)
  * 0 when the DMA API names the same pages for the block as the page tables, or
  * -ENOMEM; any other error when it does not.
  */
-static int ucb_block_check_pages(struct ucb_block *block)
+static int ucb_span_check_pages(struct ucb_pool *pool,
+				const struct ucb_span *span)
 {
-	struct device *dev = block->pool->udev->bus->sysdev;
+	struct device *dev = pool->udev->bus->sysdev;
 	struct sg_page_iter iter;
 	struct sg_table sgt;
 	size_t done = 0;
 	bool ok = true;
 	int ret;
 
-	ret = dma_get_sgtable(dev, &sgt, block->addr, block->dma, block->size);
+	ret = dma_get_sgtable(dev, &sgt, span->addr, span->dma, span->size);
 	if (ret)
 		return ret;
 	for_each_sgtable_page(&sgt, &iter, 0) {
 		struct page *page = sg_page_iter_page(&iter);
 
-		if (done >= block->size)
+		if (done >= span->size)
 			break;
 		ok = pfn_valid(page_to_pfn(page)) &&
-		     page == ucb_page_of(block->addr + done);
+		     page == ucb_page_of(span->addr + done);
 		if (!ok)
 			break;
 		done += PAGE_SIZE;
 	}
 	sg_free_table(&sgt);
-	return ok && done >= block->size ? 0 : -EOPNOTSUPP;
+	return ok && done >= span->size ? 0 : -EOPNOTSUPP;
+}
+
+/* 0; -EOPNOTSUPP when no other device may have the block; -ENOMEM */
+static int ucb_span_check(struct ucb_pool *pool, const struct ucb_span *span)
+{
+	const char *why = ucb_why_no_pages(pool);
+	int ret;
+
+	if (!why && !PAGE_ALIGNED(span->addr))
+		why = "the block shares a page";
+	ret = why || pool->kind != UCB_HCD_DMA ? 0 :
+						 ucb_span_check_pages(pool, span);
+	if (ret == -ENOMEM)
+		return ret;
+	if (ret)
+		why = "the DMA API does not name its pages";
+	if (!why)
+		return 0;
+	dev_warn_ratelimited(&pool->udev->dev,
+			     "ucb: pool %u (%s): no remote access: %s\n",
+			     pool->id, pool->name, why);
+	return -EOPNOTSUPP;
+}
+
+/* The pages of @spans, which start and end with pages. */
+static int ucb_pages_get_sgtable(const struct ucb_span *spans, unsigned int nr,
+				 struct sg_table *sgt)
+{
+	struct page **pages;
+	unsigned int n = 0;
+	unsigned int i;
+	size_t done;
+	size_t size;
+	int ret;
+
+	for (size = 0, i = 0; i < nr; i++)
+		size += spans[i].size;
+	pages = kvmalloc_array(size >> PAGE_SHIFT, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (i = 0; i < nr; i++)
+		for (done = 0; done < spans[i].size; done += PAGE_SIZE)
+			pages[n++] = ucb_page_of(spans[i].addr + done);
+	ret = sg_alloc_table_from_pages(sgt, pages, n, 0, size, GFP_KERNEL);
+	kvfree(pages);
+	return ret;
 }
 
 /**
@@ -98,39 +145,45 @@ int ucb_buf_get_sgtable(struct ucb_buf *buf, struct sg_table *sgt,
 			size_t *offset)
 {
 	struct ucb_block *block = buf->block;
-	struct ucb_pool *pool = block->pool;
-	const char *why = ucb_why_no_pages(pool);
-	unsigned int i, nr;
-	struct page **pages;
-	void *first;
+	struct ucb_span whole = {
+		.addr = block->addr,
+		.dma = block->dma,
+		.size = block->size,
+	};
+	struct ucb_span pages;
 	int ret;
 
-	if (!why && !PAGE_ALIGNED(block->addr))
-		why = "the block shares a page";
-	ret = why || pool->kind != UCB_HCD_DMA ? 0 :
-						 ucb_block_check_pages(block);
-	if (ret == -ENOMEM)
-		return ret;
+	ret = ucb_span_check(block->pool, &whole);
 	if (ret)
-		why = "the DMA API does not name its pages";
-	if (why) {
-		dev_warn_ratelimited(&pool->udev->dev,
-				     "ucb: pool %u (%s): no remote access: %s\n",
-				     pool->id, pool->name, why);
-		return -EOPNOTSUPP;
-	}
-
+		return ret;
 	*offset = offset_in_page(buf->addr);
-	first = buf->addr - *offset;
-	nr = PFN_UP(*offset + buf->requested);
-	pages = kvmalloc_array(nr, sizeof(*pages), GFP_KERNEL);
-	if (!pages)
-		return -ENOMEM;
-	for (i = 0; i < nr; i++)
-		pages[i] = ucb_page_of(first + i * PAGE_SIZE);
-	ret = sg_alloc_table_from_pages(sgt, pages, nr, 0,
-					(size_t)nr * PAGE_SIZE, GFP_KERNEL);
-	kvfree(pages);
-	return ret;
+	pages.addr = buf->addr - *offset;
+	pages.size = PAGE_ALIGN(*offset + buf->requested);
+	return ucb_pages_get_sgtable(&pages, 1, sgt);
 }
 EXPORT_SYMBOL_GPL(ucb_buf_get_sgtable);
+
+/**
+ * ucb_pool_get_sgtable() - the pages of blocks
+ * @pool: the pool
+ * @spans: blocks of ucb_pool_get_spans(), before ucb_pool_put_spans()
+ * @nr: how many
+ * @sgt: filled in; to be freed with sg_free_table()
+ *
+ * Context: Process; may sleep.
+ * Return: as ucb_buf_get_sgtable().
+ */
+int ucb_pool_get_sgtable(struct ucb_pool *pool, const struct ucb_span *spans,
+			 unsigned int nr, struct sg_table *sgt)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < nr; i++) {
+		ret = ucb_span_check(pool, &spans[i]);
+		if (ret)
+			return ret;
+	}
+	return ucb_pages_get_sgtable(spans, nr, sgt);
+}
+EXPORT_SYMBOL_GPL(ucb_pool_get_sgtable);

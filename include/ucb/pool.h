@@ -148,11 +148,29 @@ struct ucb_client {
 	struct list_head node;
 };
 
+/**
+ * struct ucb_span - a block of a pool
+ * @addr: first byte
+ * @dma: what the controller is given; ~0 on PIO controllers
+ * @size: bytes, a multiple of the page size
+ */
+struct ucb_span {
+	void *addr;
+	dma_addr_t dma;
+	size_t size;
+};
+
 void ucb_client_register(struct ucb_client *client);
 void ucb_client_unregister(struct ucb_client *client);
 int ucb_buf_busy_get(struct ucb_buf *buf);
 void ucb_buf_busy_put(struct ucb_buf *buf);
 int ucb_buf_get_sgtable(struct ucb_buf *buf, struct sg_table *sgt,
 			size_t *offset);
+struct ucb_span *ucb_pool_get_spans(struct ucb_pool *pool, unsigned int *nr);
+void ucb_pool_put_spans(struct ucb_pool *pool, struct ucb_span *spans);
+int ucb_pool_pin(struct ucb_pool *pool);
+void ucb_pool_unpin(struct ucb_pool *pool, bool lost);
+int ucb_pool_get_sgtable(struct ucb_pool *pool, const struct ucb_span *spans,
+			 unsigned int nr, struct sg_table *sgt);
 
 #endif /* _UCB_POOL_H */
