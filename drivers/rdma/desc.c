@@ -7,6 +7,7 @@
  */
 #include <linux/export.h>
 #include <linux/limits.h>
+#include <linux/string.h>
 
 #include "../compat.h"
 #include "bridge.h"
@@ -95,6 +96,26 @@ int ucb_mr_remote_from_descriptor(const void *desc, size_t desc_size,
 }
 EXPORT_SYMBOL_GPL(ucb_mr_remote_from_descriptor);
 
+/* The descriptor of [@offset, @offset + @length), which is inside @mr. */
+int ucb_mr_describe(const struct ucb_mr *mr, size_t offset, size_t length,
+		    void *desc)
+{
+	struct ucb_mr_remote remote;
+
+	if (!desc)
+		return -EINVAL;
+	if (atomic_read(&mr->state) != UCB_MR_LIVE)
+		return -ENODEV;
+	if (!mr->fr && !mr->key)
+		return -ENOENT;
+
+	remote.addr = mr->iova + offset;
+	remote.size = length;
+	remote.rkey = mr->rkey;
+	remote.usage = usage_from_access(mr->access);
+	return ucb_mr_remote_to_descriptor(&remote, desc);
+}
+
 /**
  * ucb_mr_get_descriptor() - encode the descriptor of a registration
  * @mr: the registration
@@ -103,23 +124,12 @@ EXPORT_SYMBOL_GPL(ucb_mr_remote_from_descriptor);
  * Mirrors rpma_mr_get_descriptor(3).
  *
  * Context: Any.
- * Return: 0, -EINVAL for a NULL argument, or -ENODEV when the registration was
- * revoked.
+ * Return: 0, -EINVAL for a NULL argument, -ENODEV when the registration was
+ * revoked, or -ENOENT for a mapping that has no key (see ucb_mr_grant()).
  */
 int ucb_mr_get_descriptor(const struct ucb_mr *mr, void *desc)
 {
-	struct ucb_mr_remote remote;
-
-	if (!mr || !desc)
-		return -EINVAL;
-	if (atomic_read(&mr->state) != UCB_MR_LIVE)
-		return -ENODEV;
-
-	remote.addr = mr->iova;
-	remote.size = mr->length;
-	remote.rkey = mr->rkey;
-	remote.usage = usage_from_access(mr->access);
-	return ucb_mr_remote_to_descriptor(&remote, desc);
+	return mr ? ucb_mr_describe(mr, 0, mr->length, desc) : -EINVAL;
 }
 EXPORT_SYMBOL_GPL(ucb_mr_get_descriptor);
 
@@ -137,3 +147,59 @@ size_t ucb_mr_get_descriptor_size(const struct ucb_mr *mr)
 	return UCB_MR_DESC_SIZE;
 }
 EXPORT_SYMBOL_GPL(ucb_mr_get_descriptor_size);
+
+/**
+ * ucb_mr_remote_get_size() - the length of a peer's registration
+ * @remote: from ucb_mr_remote_from_descriptor()
+ *
+ * Mirrors rpma_mr_remote_get_size(3).
+ *
+ * Context: Any.
+ * Return: bytes.
+ */
+u64 ucb_mr_remote_get_size(const struct ucb_mr_remote *remote)
+{
+	return remote->size;
+}
+EXPORT_SYMBOL_GPL(ucb_mr_remote_get_size);
+
+/**
+ * ucb_mr_remote_get_flush_type() - how a peer's registration can be flushed
+ * @remote: from ucb_mr_remote_from_descriptor()
+ *
+ * Mirrors rpma_mr_remote_get_flush_type(3).
+ *
+ * Context: Any.
+ * Return: UCB_FLUSH_VISIBILITY and UCB_FLUSH_PERSISTENT or'ed, as the peer has
+ * said, or 0. ucb_post_flush() does the first alone.
+ */
+int ucb_mr_remote_get_flush_type(const struct ucb_mr_remote *remote)
+{
+	int type = 0;
+
+	if (remote->usage & UCB_MR_USAGE_FLUSH_VISIBILITY)
+		type |= UCB_FLUSH_VISIBILITY;
+	if (remote->usage & UCB_MR_USAGE_FLUSH_PERSISTENT)
+		type |= UCB_FLUSH_PERSISTENT;
+	return type;
+}
+EXPORT_SYMBOL_GPL(ucb_mr_remote_get_flush_type);
+
+/**
+ * ucb_mr_remote_delete() - forget a peer's registration
+ * @remote: from ucb_mr_remote_from_descriptor(); the memory is the caller's
+ *
+ * Mirrors rpma_mr_remote_delete(3). Work requests that name it are refused from
+ * then on.
+ *
+ * Context: Any.
+ * Return: 0, or -EINVAL for NULL.
+ */
+int ucb_mr_remote_delete(struct ucb_mr_remote *remote)
+{
+	if (!remote)
+		return -EINVAL;
+	memset(remote, 0, sizeof(*remote));
+	return 0;
+}
+EXPORT_SYMBOL_GPL(ucb_mr_remote_delete);

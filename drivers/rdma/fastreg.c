@@ -12,10 +12,9 @@
 
 #include "bridge.h"
 
-#define UCB_FR_KEYS	256
 #define UCB_FR_IDLE	8
 
-static int fr_destroy(struct ucb_fr *fr)
+int ucb_fr_destroy(struct ucb_fr *fr)
 {
 	int err;
 
@@ -26,25 +25,10 @@ static int fr_destroy(struct ucb_fr *fr)
 	return 0;
 }
 
-/* An MR for @pages pages, at most the device's limit; ERR_PTR on failure. */
-struct ucb_fr *ucb_fr_get(struct ucb_pd *pd, unsigned int pages)
+struct ucb_fr *ucb_fr_alloc(struct ucb_pd *pd, unsigned int pages)
 {
-	unsigned int limit = pd->ibdev->attrs.max_fast_reg_page_list_len;
 	struct ucb_fr *fr;
 	int err;
-
-	pages = min_t(unsigned int, roundup_pow_of_two(pages), limit);
-
-	spin_lock(&pd->fr_lock);
-	list_for_each_entry(fr, &pd->fr_idle, node) {
-		if (fr->pages == pages) {
-			list_del(&fr->node);
-			pd->fr_count--;
-			spin_unlock(&pd->fr_lock);
-			return fr;
-		}
-	}
-	spin_unlock(&pd->fr_lock);
 
 	fr = kzalloc(sizeof(*fr), GFP_KERNEL);
 	if (!fr)
@@ -58,6 +42,27 @@ struct ucb_fr *ucb_fr_get(struct ucb_pd *pd, unsigned int pages)
 		return ERR_PTR(err);
 	}
 	return fr;
+}
+
+/* An MR for @pages pages, at most the device's limit; ERR_PTR on failure. */
+struct ucb_fr *ucb_fr_get(struct ucb_pd *pd, unsigned int pages)
+{
+	unsigned int limit = pd->ibdev->attrs.max_fast_reg_page_list_len;
+	struct ucb_fr *fr;
+
+	pages = min_t(unsigned int, roundup_pow_of_two(pages), limit);
+
+	spin_lock(&pd->fr_lock);
+	list_for_each_entry(fr, &pd->fr_idle, node) {
+		if (fr->pages == pages) {
+			list_del(&fr->node);
+			pd->fr_count--;
+			spin_unlock(&pd->fr_lock);
+			return fr;
+		}
+	}
+	spin_unlock(&pd->fr_lock);
+	return ucb_fr_alloc(pd, pages);
 }
 
 /*
@@ -78,13 +83,30 @@ int ucb_fr_put(struct ucb_pd *pd, struct ucb_fr *fr, bool retire)
 		}
 		spin_unlock(&pd->fr_lock);
 	}
-	return keep ? 0 : fr_destroy(fr);
+	return keep ? 0 : ucb_fr_destroy(fr);
 }
 
-void ucb_fr_next_key(struct ucb_fr *fr)
+/*
+ * Put mapped pages into the MR, and give it its next key. The whole range must be
+ * in it: ib_map_mr_sg() is content with a part. The addresses start below one
+ * page: what a peer is told is not an address of ours.
+ */
+int ucb_fr_fill(struct ucb_fr *fr, struct scatterlist *sg, unsigned int nents,
+		size_t length)
 {
+	struct ib_mr *ibmr = fr->ibmr;
+	int n;
+
+	n = ib_map_mr_sg(ibmr, sg, nents, NULL, PAGE_SIZE);
+	if (n < 0)
+		return n;
+	if (n != nents || ibmr->length != length)
+		return -EOPNOTSUPP;
+
+	ibmr->iova = offset_in_page(sg_dma_address(sg));
 	fr->uses++;
-	ib_update_fast_reg_key(fr->ibmr, (u8)(fr->ibmr->rkey + 1));
+	ib_update_fast_reg_key(ibmr, (u8)(ibmr->rkey + 1));
+	return 0;
 }
 
 /* Destroy the idle MRs. Nobody is inside the domain any more. */
@@ -96,7 +118,7 @@ void ucb_fr_drain(struct ucb_pd *pd)
 	list_for_each_entry_safe(fr, next, &pd->fr_idle, node) {
 		list_del(&fr->node);
 		pd->fr_count--;
-		if (fr_destroy(fr))
+		if (ucb_fr_destroy(fr))
 			ibdev_err(pd->ibdev, "ucb: idle MR not released\n");
 	}
 }

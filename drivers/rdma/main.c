@@ -10,10 +10,13 @@ static int __init ucb_rdma_init(void)
 {
 	int err;
 
+	ucb_stats_init();
 	ucb_client_register(&ucb_pool_client);
 	err = ib_register_client(&ucb_ib_client);
-	if (err)
+	if (err) {
 		ucb_client_unregister(&ucb_pool_client);
+		ucb_stats_exit();
+	}
 	return err;
 }
 
@@ -21,6 +24,7 @@ static void __exit ucb_rdma_exit(void)
 {
 	ib_unregister_client(&ucb_ib_client);
 	ucb_client_unregister(&ucb_pool_client);
+	ucb_stats_exit();
 }
 
 module_init(ucb_rdma_init);

@@ -16,25 +16,44 @@
  * Invalidation stops new accesses, but a soft device may be in the middle of
  * copying a packet. Where that is so an MR that a peer could reach is always
  * destroyed: destruction waits for it.
+ *
+ * A mapping (see conn.c) is taken down in the same way, with its connection
+ * in place of an MR: nothing else stops the device from using the domain's
+ * local_dma_lkey.
  */
-#include <linux/dma-mapping.h>
 #include <linux/export.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 
 #include "bridge.h"
 
-#define UCB_MR_REMOTE	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE)
-#define UCB_MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | UCB_MR_REMOTE)
+#define CREATE_TRACE_POINTS
+#include "trace.h"
 
 /* all that are not dead; pd->live and pd->shut */
 static LIST_HEAD(ucb_mrs);
 static DEFINE_SPINLOCK(ucb_mrs_lock);
 
+bool ucb_access_ok(int access)
+{
+	if (access & ~UCB_MR_ACCESS)
+		return false;
+	return !(access & IB_ACCESS_REMOTE_WRITE) ||
+	       access & IB_ACCESS_LOCAL_WRITE;
+}
+
+/* Does the device stop using an MR only when that is destroyed? */
+bool ucb_must_retire(const struct ucb_pd *pd, int access)
+{
+	return ib_uses_virt_dma(pd->ibdev) && access & UCB_MR_REMOTE;
+}
+
 static void mr_release(struct kref *ref)
 {
 	struct ucb_mr *mr = container_of(ref, struct ucb_mr, ref);
 
+	if (mr->uqp)
+		ucb_qp_put(mr->uqp);
 	ucb_pd_unref(mr->pd);
 	kfree(mr);
 }
@@ -64,6 +83,27 @@ static void mr_unlist(struct ucb_mr *mr)
 	spin_unlock(&ucb_mrs_lock);
 }
 
+/* An attached queue pair keeps a domain as a registration does. */
+int ucb_pd_count(struct ucb_pd *pd)
+{
+	int err = 0;
+
+	spin_lock(&ucb_mrs_lock);
+	if (pd->shut)
+		err = -ENODEV;
+	else
+		pd->live++;
+	spin_unlock(&ucb_mrs_lock);
+	return err;
+}
+
+void ucb_pd_uncount(struct ucb_pd *pd)
+{
+	spin_lock(&ucb_mrs_lock);
+	pd->live--;
+	spin_unlock(&ucb_mrs_lock);
+}
+
 /*
  * Let no registration into the domain any more; with @only_if_idle leave it open
  * if there are some, and name them. Return: how many there are.
@@ -83,116 +123,13 @@ unsigned int ucb_mr_shut(struct ucb_pd *pd, bool only_if_idle)
 		if (mr->pd == pd)
 			ibdev_warn_ratelimited(pd->ibdev,
 					       "ucb: PD has a live registration: key %#x, %zu bytes\n",
-					       mr->rkey, mr->length);
-	ibdev_warn_ratelimited(pd->ibdev, "ucb: PD has %u registrations in all\n",
+					       mr->rkey, mr->mapped);
+	ibdev_warn_ratelimited(pd->ibdev,
+			       "ucb: PD has %u registrations and queue pairs in all\n",
 			       live);
 out:
 	spin_unlock(&ucb_mrs_lock);
 	return live;
-}
-
-/* Cut [@skip, @skip + @length) out of @src. */
-static int cut_sgtable(struct sg_table *dst, struct sg_table *src, size_t skip,
-		       size_t length)
-{
-	struct scatterlist *to;
-	struct scatterlist *sg;
-	unsigned int nents = 0;
-	size_t left = length;
-	size_t from = skip;
-	unsigned int off;
-	size_t take;
-	int err;
-	int i;
-
-	for_each_sgtable_sg(src, sg, i) {
-		if (from >= sg->length) {
-			from -= sg->length;
-			continue;
-		}
-		take = min(left, sg->length - from);
-		left -= take;
-		from = 0;
-		nents++;
-		if (!left)
-			break;
-	}
-	if (left)
-		return -ERANGE;
-
-	err = sg_alloc_table(dst, nents, GFP_KERNEL);
-	if (err)
-		return err;
-
-	to = dst->sgl;
-	for_each_sgtable_sg(src, sg, i) {
-		if (skip >= sg->length) {
-			skip -= sg->length;
-			continue;
-		}
-		take = min(length, sg->length - skip);
-		off = sg->offset + skip;
-		sg_set_page(to, pfn_to_page(page_to_pfn(sg_page(sg)) +
-					    (off >> PAGE_SHIFT)),
-			    take, offset_in_page(off));
-		to = sg_next(to);
-		length -= take;
-		skip = 0;
-		if (!length)
-			break;
-	}
-	return 0;
-}
-
-static int mr_map_pages(struct ucb_mr *mr, size_t offset)
-{
-	struct ib_device *ibdev = mr->pd->ibdev;
-	struct sg_table pages;
-	size_t start;
-	int err;
-
-	err = ucb_buf_get_sgtable(mr->buf, &pages, &start);
-	if (err)
-		return err;
-	err = cut_sgtable(&mr->sgt, &pages, start + offset, mr->length);
-	sg_free_table(&pages);
-	if (err)
-		return err;
-
-	/* Coherent for the USB controller: nothing to flush for the NIC. */
-	mr->dir = mr->access & IB_ACCESS_LOCAL_WRITE ? DMA_BIDIRECTIONAL :
-						       DMA_TO_DEVICE;
-	err = ib_dma_map_sgtable_attrs(ibdev, &mr->sgt, mr->dir,
-				       DMA_ATTR_SKIP_CPU_SYNC);
-	if (err)
-		sg_free_table(&mr->sgt);
-	return err;
-}
-
-static void mr_unmap_pages(struct ucb_mr *mr)
-{
-	ib_dma_unmap_sgtable_attrs(mr->pd->ibdev, &mr->sgt, mr->dir,
-				   DMA_ATTR_SKIP_CPU_SYNC);
-	sg_free_table(&mr->sgt);
-}
-
-/* The whole range must be in the MR: ib_map_mr_sg() is content with a part. */
-static int mr_fill(struct ucb_mr *mr)
-{
-	struct ib_mr *ibmr = mr->fr->ibmr;
-	int n;
-
-	n = ib_map_mr_sg(ibmr, mr->sgt.sgl, mr->sgt.nents, NULL, PAGE_SIZE);
-	if (n < 0)
-		return n;
-	if (n != mr->sgt.nents || ibmr->length != mr->length)
-		return -EOPNOTSUPP;
-
-	mr->iova = offset_in_page(sg_dma_address(mr->sgt.sgl));
-	ibmr->iova = mr->iova;
-	ucb_fr_next_key(mr->fr);
-	mr->rkey = ibmr->rkey;
-	return 0;
 }
 
 static int mr_give_key(struct ucb_mr *mr)
@@ -203,8 +140,14 @@ static int mr_give_key(struct ucb_mr *mr)
 		.key = mr->rkey,
 		.access = mr->access,
 	};
+	ktime_t start = ktime_get();
+	int err;
 
-	return ucb_rqp_exec(mr->pd, &wr.wr);
+	err = ucb_rqp_exec(mr->pd, &wr.wr);
+	if (!err)
+		ucb_stat_add(UCB_STAT_REG, start);
+	trace_ucb_mr_reg(mr->pd->ibdev, mr->rkey, mr->length, mr->access, err);
+	return err;
 }
 
 static int mr_take_key(struct ucb_mr *mr)
@@ -213,6 +156,7 @@ static int mr_take_key(struct ucb_mr *mr)
 		.opcode = IB_WR_LOCAL_INV,
 		.ex.invalidate_rkey = mr->rkey,
 	};
+	ktime_t start = ktime_get();
 	int err;
 
 	/* not once more the full wait, for each of maybe many */
@@ -223,83 +167,115 @@ static int mr_take_key(struct ucb_mr *mr)
 		return err;
 	err = ucb_rqp_exec(mr->pd, &wr);
 	ucb_pd_exit(mr->pd);
+	if (!err)
+		ucb_stat_add(UCB_STAT_INV, start);
+	trace_ucb_mr_inv(mr->pd->ibdev, mr->rkey, err);
 	return err;
 }
 
-/* The caller is inside the domain, and mr is listed. */
-static int mr_setup(struct ucb_mr *mr, size_t offset)
+/* Keep the memory where it is, until mr_let_go(). */
+static int mr_hold(struct ucb_mr *mr)
+{
+	return mr->buf ? ucb_buf_busy_get(mr->buf) : ucb_pool_pin(mr->pool);
+}
+
+/* With @lost the device may still use it, and it is never given out again. */
+static void mr_let_go(struct ucb_mr *mr, bool lost)
+{
+	if (!mr->buf)
+		ucb_pool_unpin(mr->pool, lost);
+	else if (!lost)
+		ucb_buf_busy_put(mr->buf);
+}
+
+static int mr_make_key(struct ucb_mr *mr)
 {
 	struct ib_device *ibdev = mr->pd->ibdev;
 	unsigned int limit = ibdev->attrs.max_fast_reg_page_list_len;
 	unsigned int pages;
 	int err;
 
-	err = ucb_buf_busy_get(mr->buf);
-	if (err)
-		return err;
-
-	err = mr_map_pages(mr, offset);
-	if (err)
-		goto err_busy;
-
-	pages = PFN_UP(mr->sgt.sgl->offset + mr->length);
-	if (pages > limit || mr->length > ibdev->attrs.max_mr_size) {
+	pages = PFN_UP(mr->sgt.sgl->offset + mr->mapped);
+	if (pages > limit || mr->mapped > ibdev->attrs.max_mr_size) {
 		ibdev_warn_ratelimited(ibdev,
 				       "ucb: %zu bytes in %u pages, the device takes %u pages\n",
-				       mr->length, pages, limit);
-		err = -E2BIG;
-		goto err_unmap;
+				       mr->mapped, pages, limit);
+		return -E2BIG;
 	}
 
 	mr->fr = ucb_fr_get(mr->pd, pages);
-	if (IS_ERR(mr->fr)) {
-		err = PTR_ERR(mr->fr);
-		goto err_unmap;
-	}
+	if (IS_ERR(mr->fr))
+		return PTR_ERR(mr->fr);
 
-	err = mr_fill(mr);
-	if (!err)
+	err = ucb_fr_fill(mr->fr, mr->sgt.sgl, mr->sgt.nents, mr->mapped);
+	if (!err) {
+		mr->iova = mr->fr->ibmr->iova;
+		mr->rkey = mr->fr->ibmr->rkey;
 		err = mr_give_key(mr);
+	}
+	/* What became of the key is not known, so the MR goes. */
 	if (err)
-		goto err_fr;
+		mr->error = ucb_fr_put(mr->pd, mr->fr, true);
+	return err;
+}
+
+/* The caller is inside the domain, and mr is listed. */
+static int mr_setup(struct ucb_mr *mr, size_t offset,
+		    const struct ucb_span *spans, unsigned int nr)
+{
+	int err;
+
+	err = mr_hold(mr);
+	if (err)
+		return err;
+
+	err = ucb_mr_map_pages(mr, offset, spans, nr);
+	if (err)
+		goto err_hold;
+
+	err = mr->uqp ? ucb_qp_add_map(mr) : mr_make_key(mr);
+	if (err)
+		goto err_unmap;
 	return 0;
 
-err_fr:
-	/* What became of the key is not known, so the MR goes. */
-	mr->error = ucb_fr_put(mr->pd, mr->fr, true);
-	if (mr->error) {
-		ibdev_err(ibdev, "ucb: MR not released (%d), buffer kept\n",
-			  mr->error);
-		return err;
-	}
 err_unmap:
-	mr_unmap_pages(mr);
-err_busy:
-	ucb_buf_busy_put(mr->buf);
+	if (mr->error)
+		ibdev_err(mr->pd->ibdev,
+			  "ucb: MR not released (%d), memory kept\n",
+			  mr->error);
+	else
+		ucb_mr_unmap_pages(mr);
+err_hold:
+	mr_let_go(mr, mr->error);
 	return err;
 }
 
 /*
  * Take down a claimed registration. When the device does not let go of the MR,
- * the buffer stays busy for good: better lost than written by a peer.
+ * the memory stays held for good: better lost than written by a peer.
  */
 static void mr_teardown(struct ucb_mr *mr, bool retire)
 {
 	struct ib_device *ibdev = mr->pd->ibdev;
 
-	if (!retire && mr_take_key(mr))
-		retire = true;
-	if (ib_uses_virt_dma(ibdev) && (mr->access & UCB_MR_REMOTE))
-		retire = true;
-
-	mr->error = ucb_fr_put(mr->pd, mr->fr, retire);
-	if (mr->error) {
-		ibdev_err(ibdev, "ucb: key %#x not released (%d), buffer kept\n",
-			  mr->rkey, mr->error);
+	if (mr->uqp) {
+		if (retire)
+			ucb_qp_stop(mr->uqp);
+		ucb_qp_del_map(mr);
 	} else {
-		mr_unmap_pages(mr);
-		ucb_buf_busy_put(mr->buf);
+		if (!retire && mr_take_key(mr))
+			retire = true;
+		if (ucb_must_retire(mr->pd, mr->access))
+			retire = true;
+		mr->error = ucb_fr_put(mr->pd, mr->fr, retire);
 	}
+
+	if (mr->error)
+		ibdev_err(ibdev, "ucb: key %#x not released (%d), memory kept\n",
+			  mr->rkey, mr->error);
+	else
+		ucb_mr_unmap_pages(mr);
+	mr_let_go(mr, mr->error);
 
 	atomic_set(&mr->state, UCB_MR_DEAD);
 	mr_unlist(mr);
@@ -320,8 +296,10 @@ static void mr_revoke(struct ucb_pool *pool, struct ucb_pd *pd)
 {
 	struct ucb_mr *found;
 	struct ucb_mr *mr;
+	ktime_t start;
 
 	do {
+		start = ktime_get();
 		found = NULL;
 		spin_lock(&ucb_mrs_lock);
 		list_for_each_entry(mr, &ucb_mrs, node) {
@@ -336,6 +314,9 @@ static void mr_revoke(struct ucb_pool *pool, struct ucb_pd *pd)
 		if (found) {
 			wait_for_completion(&found->ready);
 			mr_end(found, true);
+			ucb_stat_add(UCB_STAT_REVOKE, start);
+			trace_ucb_mr_revoke(found->pd->ibdev, found->rkey,
+					    found->error);
 			kref_put(&found->ref, mr_release);
 		}
 	} while (found);
@@ -355,25 +336,48 @@ struct ucb_client ucb_pool_client = {
 	.revoke = revoke_pool,
 };
 
-static struct ucb_mr *mr_alloc(struct ucb_pd *pd, struct ucb_buf *buf,
-			       size_t offset, size_t length, int access)
+static void mr_init(struct ucb_mr *mr)
 {
-	struct ucb_mr *mr;
-
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
-	if (!mr)
-		return NULL;
 	kref_init(&mr->ref);
 	atomic_set(&mr->state, UCB_MR_SETUP);
 	init_completion(&mr->ready);
 	init_completion(&mr->dead);
-	mr->pd = pd;
-	mr->buf = buf;
-	mr->pool = ucb_buf_pool(buf);
-	mr->addr = ucb_buf_addr(buf) + offset;
-	mr->length = length;
-	mr->access = access;
-	return mr;
+	ucb_pd_ref(mr->pd);
+	if (mr->uqp)
+		kref_get(&mr->uqp->ref);
+}
+
+/*
+ * Bring a registration to life: of @mr->buf from @offset, or of @spans of
+ * @mr->pool. @mr is freed on failure. The caller is inside the domain.
+ */
+struct ucb_mr *ucb_mr_start(struct ucb_mr *mr, size_t offset,
+			    const struct ucb_span *spans, unsigned int nr)
+{
+	int err;
+
+	mr_init(mr);
+	/*
+	 * Listed before the memory is held: a pool that is being destroyed
+	 * either refuses that or finds this on the list.
+	 */
+	err = mr_list(mr);
+	if (err)
+		goto err_put;
+
+	err = mr_setup(mr, offset, spans, nr);
+	atomic_set(&mr->state, err ? UCB_MR_DEAD : UCB_MR_LIVE);
+	if (err) {
+		mr_unlist(mr);
+		complete_all(&mr->dead);
+	}
+	complete_all(&mr->ready);
+	if (!err)
+		return mr;
+
+err_put:
+	kref_put(&mr->ref, mr_release);
+	return ERR_PTR(err);
 }
 
 /**
@@ -408,9 +412,7 @@ struct ucb_mr *ucb_mr_reg_range(struct ucb_pd *pd, struct ucb_buf *buf,
 	int err;
 
 	might_sleep();
-	if (!pd || !buf || !length || access & ~UCB_MR_ACCESS)
-		return ERR_PTR(-EINVAL);
-	if (access & IB_ACCESS_REMOTE_WRITE && !(access & IB_ACCESS_LOCAL_WRITE))
+	if (!pd || !buf || !length || !ucb_access_ok(access))
 		return ERR_PTR(-EINVAL);
 	size = ucb_buf_size(buf);
 	if (offset >= size || length > size - offset)
@@ -420,42 +422,22 @@ struct ucb_mr *ucb_mr_reg_range(struct ucb_pd *pd, struct ucb_buf *buf,
 	if (err)
 		return ERR_PTR(err);
 
-	mr = mr_alloc(pd, buf, offset, length, access);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr) {
-		err = -ENOMEM;
-		goto err_exit;
-	}
-
-	/*
-	 * Listed before the buffer is marked busy: a pool that is being
-	 * destroyed either refuses the mark or finds this on the list.
-	 */
-	err = mr_list(mr);
-	if (err) {
-		kfree(mr);
-		goto err_exit;
-	}
-	ucb_pd_ref(pd);
-
-	err = mr_setup(mr, offset);
-	if (err) {
-		atomic_set(&mr->state, UCB_MR_DEAD);
-		mr_unlist(mr);
-		complete_all(&mr->dead);
-		complete_all(&mr->ready);
 		ucb_pd_exit(pd);
-		kref_put(&mr->ref, mr_release);
-		return ERR_PTR(err);
+		return ERR_PTR(-ENOMEM);
 	}
-
-	atomic_set(&mr->state, UCB_MR_LIVE);
-	complete_all(&mr->ready);
+	mr->pd = pd;
+	mr->buf = buf;
+	mr->pool = ucb_buf_pool(buf);
+	mr->addr = ucb_buf_addr(buf) + offset;
+	mr->mapped = length;
+	mr->map_access = access;
+	mr->length = length;
+	mr->access = access;
+	mr = ucb_mr_start(mr, offset, NULL, 0);
 	ucb_pd_exit(pd);
 	return mr;
-
-err_exit:
-	ucb_pd_exit(pd);
-	return ERR_PTR(err);
 }
 EXPORT_SYMBOL_GPL(ucb_mr_reg_range);
 
@@ -488,7 +470,8 @@ EXPORT_SYMBOL_GPL(ucb_mr_reg);
  * rpma_mr_dereg(3).
  *
  * Context: Process context, sleeps.
- * Return: 0, -EINVAL for a NULL address or a NULL pointer there, or what the
+ * Return: 0; -EINVAL for a NULL address or a NULL pointer there; -EBUSY for a
+ * mapping whose key is out or on its way back, see ucb_mr_recall(); or what the
  * device gave when it did not let go: the buffer is then never given out again,
  * and the next call frees the handle.
  */
@@ -501,6 +484,8 @@ int ucb_mr_dereg(struct ucb_mr **mrp)
 	if (!mrp || !*mrp)
 		return -EINVAL;
 	mr = *mrp;
+	if (mr->uqp && ucb_qp_key_out(mr))
+		return -EBUSY;
 
 	mr_end(mr, false);
 	err = mr->error;
@@ -509,6 +494,9 @@ int ucb_mr_dereg(struct ucb_mr **mrp)
 		return err;
 	}
 	*mrp = NULL;
+	/* its owner may be about to hear of a recall */
+	if (mr->uqp)
+		synchronize_rcu();
 	kref_put(&mr->ref, mr_release);
 	return 0;
 }
@@ -540,7 +528,7 @@ EXPORT_SYMBOL_GPL(ucb_mr_get_ptr);
  */
 size_t ucb_mr_get_size(const struct ucb_mr *mr)
 {
-	return mr->length;
+	return mr->mapped;
 }
 EXPORT_SYMBOL_GPL(ucb_mr_get_size);
 
@@ -549,10 +537,51 @@ EXPORT_SYMBOL_GPL(ucb_mr_get_size);
  * @mr: the registration
  *
  * Context: Any.
- * Return: the key; the device refuses it once the registration was revoked.
+ * Return: the key; the device refuses it once the registration was revoked, or
+ * a mapping's key recalled.
  */
 u32 ucb_mr_get_rkey(const struct ucb_mr *mr)
 {
 	return mr->rkey;
 }
 EXPORT_SYMBOL_GPL(ucb_mr_get_rkey);
+
+/**
+ * ucb_mr_advise() - say how a registration will be used
+ * @mr: the registration
+ * @offset: bytes from its start
+ * @length: bytes
+ * @advice: IB_UVERBS_ADVISE_MR_ADVICE_*
+ * @flags: 0 or IB_UVERBS_ADVISE_MR_FLAG_FLUSH
+ *
+ * Mirrors rpma_mr_advise(3) and ibv_advise_mr(3). Those are about pages that the
+ * device may have to fault in. These are pinned and mapped, so what they ask for
+ * is done when they are asked, and nothing is left to do.
+ *
+ * Context: Any.
+ * Return: 0 for the three prefetching advices; -EINVAL for a NULL argument or
+ * other flags; -ENODEV when the registration was revoked; -ERANGE when the bytes
+ * are not all inside it; -EACCES for IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE
+ * without local write; -EOPNOTSUPP for other advice.
+ */
+int ucb_mr_advise(const struct ucb_mr *mr, size_t offset, size_t length,
+		  int advice, u32 flags)
+{
+	if (!mr || flags & ~IB_UVERBS_ADVISE_MR_FLAG_FLUSH)
+		return -EINVAL;
+	if (atomic_read(&mr->state) != UCB_MR_LIVE)
+		return -ENODEV;
+	if (offset > mr->mapped || length > mr->mapped - offset)
+		return -ERANGE;
+
+	switch (advice) {
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE:
+		return mr->map_access & IB_ACCESS_LOCAL_WRITE ? 0 : -EACCES;
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH:
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT:
+		return 0;
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+EXPORT_SYMBOL_GPL(ucb_mr_advise);

@@ -12,6 +12,7 @@
  * stays until the owner drops it. Calls inside are counted, not locked: no
  * lock is held while the device destroys something.
  */
+#include <linux/debugfs.h>
 #include <linux/export.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
@@ -27,6 +28,7 @@ static DECLARE_WAIT_QUEUE_HEAD(ucb_pds_wait);
 struct ucb_dev {
 	struct list_head node;
 	struct ib_device *ibdev;
+	struct dentry *preflight;
 };
 
 static struct ucb_dev *find_dev(struct ib_device *ibdev)
@@ -65,6 +67,7 @@ static void pd_close(struct ucb_pd *pd)
 	ucb_pd_exit(pd);
 	wait_for_completion(&pd->idle);
 	ucb_rqp_drop(pd);
+	ucb_qps_stop(pd);
 	ucb_mr_revoke_pd(pd);
 	ucb_fr_drain(pd);
 	complete_all(&pd->closed);
@@ -133,15 +136,15 @@ struct ucb_pd *ucb_pd_find(struct ib_pd *ibpd)
 
 static struct ucb_pd *pd_alloc(struct ib_device *ibdev, u32 port)
 {
+	const char *why;
 	struct ucb_pd *pd;
 
 	if (!rdma_is_port_valid(ibdev, port))
 		return ERR_PTR(-EINVAL);
-	if (!rdma_ib_or_roce(ibdev, port) && !rdma_protocol_iwarp(ibdev, port))
-		return ERR_PTR(-EOPNOTSUPP);
-	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS)) {
-		ibdev_warn_ratelimited(ibdev,
-				       "ucb: no fast registration\n");
+	why = ucb_why_no_registration(ibdev, port);
+	if (why) {
+		ibdev_warn_ratelimited(ibdev, "ucb: port %u: no registration: %s\n",
+				       port, why);
 		return ERR_PTR(-EOPNOTSUPP);
 	}
 
@@ -159,6 +162,8 @@ static struct ucb_pd *pd_alloc(struct ib_device *ibdev, u32 port)
 	ucb_rqp_init(pd);
 	spin_lock_init(&pd->fr_lock);
 	INIT_LIST_HEAD(&pd->fr_idle);
+	spin_lock_init(&pd->qps_lock);
+	INIT_LIST_HEAD(&pd->qps);
 	return pd;
 }
 
@@ -384,6 +389,7 @@ static int ucb_add_one(struct ib_device *ibdev)
 	if (!dev)
 		return -ENOMEM;
 	dev->ibdev = ibdev;
+	dev->preflight = ucb_preflight_add(ibdev);
 
 	spin_lock(&ucb_pds_lock);
 	list_add_tail(&dev->node, &ucb_devs);
@@ -454,6 +460,7 @@ static void ucb_remove_one(struct ib_device *ibdev, void *data)
 	spin_lock(&ucb_pds_lock);
 	list_del(&dev->node);
 	spin_unlock(&ucb_pds_lock);
+	debugfs_remove(dev->preflight);
 	kfree(dev);
 
 	while ((pd = take_pd_of(ibdev)))
