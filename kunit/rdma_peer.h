@@ -23,11 +23,13 @@
 #define BOUND_MS	30000
 
 #define PEER_TIMEOUT	(60 * HZ)
+#define PEER_CQES	512
 
 /*
  * @far: the peer's queue pair, @near: the one on the domain under test
  * @type: of both, IB_QPT_RC; or IB_QPT_UC, on which what is refused is not told
  *	and costs no connection
+ * @cap, @sig: of both; what is changed counts from the next peer_connect()
  * @pair: both, on iWARP
  * @mem: @size bytes of the peer's own memory, the source and sink of all
  * @mr: of @mem, on iWARP, where the sink of a READ has its key on the wire
@@ -41,6 +43,8 @@ struct peer {
 	struct ib_qp *far;
 	struct ib_qp *near;
 	enum ib_qp_type type;
+	struct ib_qp_cap cap;
+	enum ib_sig_type sig;
 	struct ucb_pair pair;
 	int gid_index;
 	struct ib_cqe cqe;
@@ -170,13 +174,8 @@ static inline void peer_disconnect(struct peer *peer)
 static inline int peer_connect(struct peer *peer)
 {
 	struct ib_qp_init_attr init = {
-		.cap = {
-			.max_send_wr = 8,
-			.max_recv_wr = 1,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
-		.sq_sig_type = IB_SIGNAL_ALL_WR,
+		.cap = peer->cap,
+		.sq_sig_type = peer->sig,
 		.qp_type = peer->type,
 		.port_num = 1,
 		.send_cq = peer->cq,
@@ -275,6 +274,11 @@ static inline struct peer *peer_create(struct kunit *test,
 	peer->near_pd = near_pd;
 	peer->type = IB_QPT_RC;
 	peer->size = size;
+	peer->cap.max_send_wr = 8;
+	peer->cap.max_recv_wr = 1;
+	peer->cap.max_send_sge = 1;
+	peer->cap.max_recv_sge = 1;
+	peer->sig = IB_SIGNAL_ALL_WR;
 	if (!peer_is_iwarp(peer)) {
 		peer->gid_index = peer_find_gid(ibdev);
 		KUNIT_ASSERT_GE(test, peer->gid_index, 0);
@@ -289,7 +293,7 @@ static inline struct peer *peer_create(struct kunit *test,
 	if (IS_ERR(peer->pd))
 		peer->pd = NULL;
 	KUNIT_ASSERT_NOT_NULL(test, peer->pd);
-	peer->cq = ib_alloc_cq(ibdev, NULL, 32, 0, IB_POLL_WORKQUEUE);
+	peer->cq = ib_alloc_cq(ibdev, NULL, PEER_CQES, 0, IB_POLL_WORKQUEUE);
 	if (IS_ERR(peer->cq))
 		peer->cq = NULL;
 	KUNIT_ASSERT_NOT_NULL(test, peer->cq);

@@ -13,11 +13,11 @@
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
-#include <linux/umh.h>
 #include <net/net_namespace.h>
 #include <rdma/rdma_cm.h>
 
 #include "bridge.h"
+#include "shell.h"
 
 /* the device that goes */
 #define OWN_RDMA	"ucb_own"
@@ -37,14 +37,6 @@ static void transport_desc(const struct transport *transport, char *desc)
 }
 
 KUNIT_ARRAY_PARAM(transport, transports, transport_desc);
-
-static int shell(const char *command)
-{
-	char *argv[4] = { "/bin/sh", "-c", (char *)command, NULL };
-	char *envp[2] = { "PATH=/bin:/sbin:/usr/bin:/usr/sbin", NULL };
-
-	return call_usermodehelper(argv[0], argv, envp, UMH_WAIT_PROC);
-}
 
 /* What is gone already is no failure here: the case itself has removed it. */
 static void remove_own(void *unused)
@@ -120,6 +112,28 @@ static void removal_port_down(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, peer_connect(peer), 0);
 	mr = make_mr(test, pd, buf, RD);
 	expect_read(test, peer, mr, 8);
+	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
+	KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), 0);
+}
+
+/*
+ * The registration queue pair needs no address of anybody's giving, and once it is
+ * there, no link either.
+ */
+static void removal_no_address(struct kunit *test)
+{
+	struct ib_device *own = make_own(test);
+	struct ucb_buf *buf = make_buf(test);
+	struct ucb_pd *pd;
+	struct ucb_mr *mr;
+
+	KUNIT_ASSERT_EQ(test, shell("ip addr flush dev " OWN_NETDEV), 0);
+	pd = make_pd(test, own);
+	mr = make_mr(test, pd, buf, RD);
+	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
+
+	set_own_port(test, false);
+	mr = make_mr(test, pd, buf, RD | WR);
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
 	KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), 0);
 }
@@ -414,6 +428,7 @@ static void removal_connecting(struct kunit *test)
 
 static struct kunit_case removal_cases[] = {
 	KUNIT_CASE_SLOW(removal_port_down),
+	KUNIT_CASE(removal_no_address),
 	KUNIT_CASE_PARAM_ATTR(removal_idle, transport_gen_params,
 			      { .speed = KUNIT_SPEED_SLOW }),
 	KUNIT_CASE_PARAM_ATTR(removal_registering, transport_gen_params,
