@@ -61,6 +61,7 @@ extern struct mutex bench_lock;		/* one run at a time */
 int bench_check_clock(void);
 void bench_forget(void);
 int bench_measure(const struct bench_op *ops, unsigned int nr, const struct bench *b);
+int bench_add_count(const char *name, size_t size, u64 count);
 int bench_show(struct seq_file *m, void *unused);
 
 /* ops.c */

@@ -188,6 +188,13 @@ static int add_result(const char *op, size_t size, u64 cost, u64 late,
 	return 0;
 }
 
+/* A figure that is no cost. */
+int bench_add_count(const char *name, size_t size, u64 count)
+{
+	return add_result(name, size, count * BENCH_SCALE, 0, 1);
+}
+EXPORT_SYMBOL_GPL(bench_add_count);
+
 void bench_forget(void)
 {
 	nr_results = 0;

@@ -29,11 +29,15 @@
 #include "bench.h"
 
 #define BENCH_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE)
+#define BENCH_KEYS	16
 
 /*
  * @pool: of UCB_POOL_RDMA
  * @buf: a buffer of it, kept out, whose pages @sgt has mapped for the device
  * @done: the last work request of a chain has completed, with @status
+ * @uqp: @qp, lent
+ * @map_bufs: as many buffers as there are keys, with @maps
+ * @out: of those, how many have a key; @home tells that none has
  */
 struct fabric {
 	struct ib_device *ibdev;
@@ -46,7 +50,22 @@ struct fabric {
 	struct ib_cqe cqe;
 	struct completion done;
 	enum ib_wc_status status;
+	struct ucb_qp *uqp;
+	struct ucb_buf *map_bufs[BENCH_KEYS];
+	struct ucb_mr *maps[BENCH_KEYS];
+	atomic_t out;
+	struct completion home;
 };
+
+/* What goes to the device, while it is counted: in front of its operations. */
+static struct {
+	typeof_member(struct ib_device, ops.post_send) post_send;
+	typeof_member(struct ib_device, ops.alloc_mr) alloc_mr;
+	u64 reg;
+	u64 inv;
+	u64 completions;
+	u64 allocs;
+} count;
 
 static struct dentry *rdma_dir;
 
@@ -116,6 +135,89 @@ static bool run_mr(const struct bench *b, unsigned int n)
 	return true;
 }
 
+static void key_recalled(struct ucb_mr *mr, void *priv, int error)
+{
+	struct fabric *f = priv;
+
+	if (!error && atomic_dec_and_test(&f->out))
+		complete(&f->home);
+}
+
+/*
+ * The same by the policy for one transfer: the pages are mapped and the MRs made
+ * beforehand, and up to 16 invalidations share a completion.
+ */
+static bool run_transfers(struct fabric *f, size_t size, int access, unsigned int n)
+{
+	unsigned int i;
+
+	for (; n; n -= BENCH_KEYS) {
+		atomic_set(&f->out, BENCH_KEYS);
+		for (i = 0; i < BENCH_KEYS; i++)
+			if (ucb_mr_grant(f->maps[i], 0, size, access) ||
+			    ucb_mr_grant_post(f->maps[i], NULL, NULL) ||
+			    ucb_mr_recall(f->maps[i], false))
+				return false;
+		wait_for_completion(&f->home);
+	}
+	return true;
+}
+
+/* By a key that no peer can use, which a soft device may reuse the MR for. */
+static bool run_transfer(const struct bench *b, unsigned int n)
+{
+	return run_transfers(b->priv, b->size, IB_ACCESS_LOCAL_WRITE, n);
+}
+
+/* By one that a peer can: a soft device must have another MR each time. */
+static bool run_transfer_renewed(const struct bench *b, unsigned int n)
+{
+	return run_transfers(b->priv, b->size, BENCH_ACCESS, n);
+}
+
+static int count_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			   const struct ib_send_wr **bad)
+{
+	const struct ib_send_wr *w;
+
+	for (w = wr; w; w = w->next) {
+		count.reg += w->opcode == IB_WR_REG_MR;
+		count.inv += w->opcode == IB_WR_LOCAL_INV;
+		count.completions += !!(w->send_flags & IB_SEND_SIGNALED);
+	}
+	return count.post_send(qp, wr, bad);
+}
+
+static struct ib_mr *count_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 nr)
+{
+	count.allocs++;
+	return count.alloc_mr(pd, type, nr);
+}
+
+/* What that posts and allocates, in numbers. */
+static int count_transfers(struct fabric *f, size_t size)
+{
+	const unsigned int n = 64 * BENCH_KEYS;
+	struct ib_device *ibdev = f->ibdev;
+	bool ok;
+
+	memset(&count, 0, sizeof(count));
+	count.post_send = ibdev->ops.post_send;
+	count.alloc_mr = ibdev->ops.alloc_mr;
+	ibdev->ops.post_send = count_post_send;
+	ibdev->ops.alloc_mr = count_alloc_mr;
+	ok = run_transfers(f, size, IB_ACCESS_LOCAL_WRITE, n);
+	ibdev->ops.post_send = count.post_send;
+	ibdev->ops.alloc_mr = count.alloc_mr;
+	if (!ok)
+		return -EIO;
+	return bench_add_count("transfers", size, n) ?:
+	       bench_add_count("transfer_reg", size, count.reg) ?:
+	       bench_add_count("transfer_inv", size, count.inv) ?:
+	       bench_add_count("transfer_completions", size, count.completions) ?:
+	       bench_add_count("transfer_allocs", size, count.allocs);
+}
+
 static bool run_handles(const struct bench *b, struct ucb_pool *pool,
 			unsigned int n)
 {
@@ -142,18 +244,11 @@ static bool run_keyed(const struct bench *b, unsigned int n)
 	return run_handles(b, f->pool, n);
 }
 
-/*
- * Give the whole pool a key that stays. The one place to fill in when the bridge
- * has a call for that: till then there are no figures named "persistent".
- */
-static int grant(struct fabric *f)
-{
-	return -EOPNOTSUPP;
-}
-
 static const struct bench_op ops[] = {
 	{ "verbs", run_verbs },
 	{ "mr", run_mr },
+	{ "transfer", run_transfer },
+	{ "transfer_renewed", run_transfer_renewed },
 	{ "plain", run_plain },
 	{ "keyed", run_keyed },
 };
@@ -212,8 +307,8 @@ static int make_qp(struct fabric *f)
 {
 	struct ib_qp_init_attr init = {
 		.cap = {
-			.max_send_wr = 8,
-			.max_recv_wr = 1,
+			.max_send_wr = 2 * BENCH_KEYS + 8,
+			.max_recv_wr = 2,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
 		},
@@ -224,7 +319,7 @@ static int make_qp(struct fabric *f)
 
 	f->cqe.done = chain_done;
 	init_completion(&f->done);
-	f->cq = ib_alloc_cq(f->ibdev, f, 8, 0, IB_POLL_SOFTIRQ);
+	f->cq = ib_alloc_cq(f->ibdev, f, 4 * BENCH_KEYS, 0, IB_POLL_SOFTIRQ);
 	if (IS_ERR(f->cq))
 		return PTR_ERR(f->cq);
 	init.send_cq = f->cq;
@@ -275,14 +370,109 @@ static void unmap_buf(struct fabric *f)
 	sg_free_table(&f->sgt);
 }
 
-static int measure_size(struct usb_device *udev, struct fabric *f, size_t size)
+static void unlend_qp(struct fabric *f)
+{
+	unsigned int i;
+
+	for (i = 0; i < BENCH_KEYS; i++) {
+		if (f->maps[i] && ucb_mr_dereg(&f->maps[i]))
+			pr_err("a mapping was not given up\n");
+		if (f->map_bufs[i] && ucb_buf_free(f->map_bufs[i]))
+			pr_err("a buffer was not freed\n");
+		f->map_bufs[i] = NULL;
+	}
+	if (ucb_qp_detach(f->uqp))
+		pr_err("the queue pair was not given back\n");
+}
+
+/* The queue pair, and buffers mapped for it. */
+static int lend_qp(struct fabric *f, size_t size)
+{
+	const struct ucb_qp_attr attr = {
+		.keys = BENCH_KEYS,
+		.length = size,
+		.recalled = key_recalled,
+	};
+	unsigned int i;
+
+	init_completion(&f->home);
+	f->uqp = ucb_qp_attach(f->pd, f->qp, &attr);
+	if (IS_ERR(f->uqp))
+		return PTR_ERR(f->uqp);
+	for (i = 0; i < BENCH_KEYS; i++) {
+		f->map_bufs[i] = ucb_buf_alloc(f->pool, GFP_KERNEL);
+		if (!f->map_bufs[i])
+			goto unlend;
+		f->maps[i] = ucb_mr_map(f->uqp, f->map_bufs[i], IB_ACCESS_LOCAL_WRITE, f);
+		if (IS_ERR(f->maps[i])) {
+			f->maps[i] = NULL;
+			goto unlend;
+		}
+	}
+	return 0;
+
+unlend:
+	unlend_qp(f);
+	return -ENOMEM;
+}
+
+/* All that takes buffers of its own. */
+static int measure_ops(struct fabric *f, const struct bench *b)
+{
+	int ret;
+
+	f->buf = ucb_buf_alloc(f->pool, GFP_KERNEL);
+	if (!f->buf)
+		return -ENOMEM;
+	ret = map_buf(f);
+	if (ret)
+		goto free_buf;
+	ret = make_qp(f);
+	if (ret)
+		goto unmap;
+	ret = lend_qp(f, b->size);
+	if (ret)
+		goto destroy;
+	ret = bench_measure(ops, ARRAY_SIZE(ops), b) ?: count_transfers(f, b->size);
+	unlend_qp(f);
+destroy:
+	destroy_qp(f);
+unmap:
+	unmap_buf(f);
+free_buf:
+	if (ucb_buf_free(f->buf))
+		pr_err("a buffer was not freed\n");
+	return ret;
+}
+
+static int measure_granted(struct fabric *f, const struct bench *b)
+{
+	struct ucb_pool_mr *pmr;
+	int ret;
+
+	pmr = ucb_pool_mr_reg(f->pd, f->pool, BENCH_ACCESS);
+	if (IS_ERR(pmr))
+		return PTR_ERR(pmr);
+	ret = bench_measure(granted_ops, ARRAY_SIZE(granted_ops), b);
+	return ucb_pool_mr_dereg(&pmr) ?: ret;
+}
+
+static struct ucb_pool *make_fixed_pool(struct usb_device *udev, size_t size,
+					unsigned int count)
 {
 	const struct ucb_pool_params params = {
 		.name = "bench-rdma",
 		.size = size,
-		.min = 256,
+		.min = count,
+		.max = count,
 		.flags = UCB_POOL_RDMA,
 	};
+
+	return ucb_pool_create(udev, &params);
+}
+
+static int measure_size(struct usb_device *udev, struct fabric *f, size_t size)
+{
 	struct bench b = {
 		.udev = udev,
 		.size = size,
@@ -293,35 +483,37 @@ static int measure_size(struct usb_device *udev, struct fabric *f, size_t size)
 	b.pool = bench_make_pool(udev, "bench", size, 256);
 	if (IS_ERR(b.pool))
 		return PTR_ERR(b.pool);
-	f->pool = ucb_pool_create(udev, &params);
+	f->pool = make_fixed_pool(udev, size, 256);
 	if (IS_ERR(f->pool)) {
 		ret = PTR_ERR(f->pool);
 		goto destroy_plain;
 	}
-	f->buf = ucb_buf_alloc(f->pool, GFP_KERNEL);
-	if (!f->buf) {
-		ret = -ENOMEM;
-		goto destroy_pool;
-	}
-	ret = map_buf(f);
-	if (ret)
-		goto free_buf;
-	ret = bench_measure(ops, ARRAY_SIZE(ops), &b);
-	if (!ret) {
-		ret = grant(f);
-		if (!ret)
-			ret = bench_measure(granted_ops, ARRAY_SIZE(granted_ops), &b);
-		else if (ret == -EOPNOTSUPP)
-			ret = 0;
-	}
-	unmap_buf(f);
-free_buf:
-	if (ucb_buf_free(f->buf))
-		pr_err("a buffer was not freed\n");
-destroy_pool:
+	ret = measure_ops(f, &b) ?: measure_granted(f, &b);
 	ucb_pool_destroy(f->pool);
 destroy_plain:
 	ucb_pool_destroy(b.pool);
+	return ret;
+}
+
+/* How many MRs 64 MiB take, and how many their bytes need. */
+static int count_mrs(struct usb_device *udev, struct fabric *f, size_t size)
+{
+	u32 limit = f->ibdev->attrs.max_fast_reg_page_list_len;
+	struct ucb_pool_mr *pmr;
+	struct ucb_pool *pool;
+	int ret;
+
+	pool = make_fixed_pool(udev, size, SZ_64M / size);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	pmr = ucb_pool_mr_reg(f->pd, pool, BENCH_ACCESS);
+	ret = PTR_ERR_OR_ZERO(pmr);
+	if (!ret)
+		ret = bench_add_count("pool_mrs", size, ucb_pool_mr_get_count(pmr)) ?:
+		      bench_add_count("pool_needs", size,
+				      DIV_ROUND_UP(SZ_64M, limit * PAGE_SIZE)) ?:
+		      ucb_pool_mr_dereg(&pmr);
+	ucb_pool_destroy(pool);
 	return ret;
 }
 
@@ -330,7 +522,7 @@ static int measure(struct usb_device *udev)
 	static const size_t sizes[] = { SZ_4K, SZ_64K };
 	struct fabric f = {};
 	unsigned int i;
-	int ret;
+	int ret = 0;
 
 	f.ibdev = rdma_device_on("d0");
 	if (!f.ibdev)
@@ -340,13 +532,9 @@ static int measure(struct usb_device *udev)
 		ret = PTR_ERR(f.pd);
 		goto put_device;
 	}
-	ret = make_qp(&f);
-	if (ret)
-		goto put_pd;
 	for (i = 0; !ret && i < ARRAY_SIZE(sizes); i++)
-		ret = measure_size(udev, &f, sizes[i]);
-	destroy_qp(&f);
-put_pd:
+		ret = measure_size(udev, &f, sizes[i]) ?:
+		      count_mrs(udev, &f, sizes[i]);
 	ucb_pd_put(f.pd);
 put_device:
 	ib_device_put(f.ibdev);
