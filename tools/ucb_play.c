@@ -152,9 +152,12 @@ static int play_tone(int fd)
 			}
 			continue;
 		}
-		/* ran dry, or heard nothing for a moment: only a slow machine */
-		if ((errno == EPIPE || errno == EIO) &&
-		    ioctl(fd, SNDRV_PCM_IOCTL_PREPARE) == 0)
+		/*
+		 * Only a slow machine: the kernel heard nothing of the device
+		 * for a moment, and goes on; or the device ran dry.
+		 */
+		if (errno == EIO || (errno == EPIPE &&
+				     ioctl(fd, SNDRV_PCM_IOCTL_PREPARE) == 0))
 			continue;
 		printf("%lu periods, then %s\n", periods, strerror(errno));
 		return periods ? 0 : -1;
