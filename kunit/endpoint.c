@@ -285,13 +285,14 @@ static int accept_peer(struct session *s, struct rdma_cm_id *id,
 	fill_private(s, private);
 	param.responder_resources = min_t(int, req->responder_resources, max);
 	param.initiator_depth = min_t(int, req->initiator_depth, max);
+	/* the peer's first message can be here before rdma_accept() is back */
+	s->id = id;
 	err = rdma_accept(id, &param);
 	if (err) {
+		s->id = NULL;
 		rdma_destroy_qp(id);
-		return err;
 	}
-	s->id = id;
-	return 0;
+	return err;
 }
 
 static int take_private(struct session *s, const struct rdma_conn_param *conn)
