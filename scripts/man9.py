@@ -92,8 +92,14 @@ class Return:
         self.value = re.sub(r'[,;]? or$', '', self.value)
         for name, meaning in zip(parts[1::2], parts[2::2]):
             meaning = re.sub(r'(^|[,;]? )(and|or)$', '', meaning.strip(' ,;'))
+            # "-E1 if so; or what the device gave, as -E2 if it is so"
+            match = re.search(r'[,;]? or (what .*?)(, as)?$', meaning)
+            if match:
+                self.other = sentence(match[1])
+                meaning = meaning[:match.start()]
             # "-EIO and those of f()": the latter is no meaning of the former
-            self.errors[name] = re.sub(r'(^|,? and )those of \w+\(\)$', '', meaning)
+            self.errors[name] = re.sub(
+                r'(^|,? and )those of \w+\(\)$|[,;] (or|and) as \w+\(\)$', '', meaning)
         named = list(self.errors)
         for name, after in zip(reversed(named[:-1]), reversed(named[1:])):
             # "-E1, -E2 or -E3 as for f()"
@@ -123,8 +129,8 @@ def resolve(name, returns, seen=()):
     for errno, meaning in errors.items():
         if not meaning and errno == 'ENOMEM':
             errors[errno] = 'out of memory'
-        elif not meaning:
-            raise Fault(f'-{errno} without a meaning')
+        elif not meaning or re.search(r'\b(and|as|for|of|or|when)$', meaning):
+            raise Fault(f'-{errno} without a meaning: {meaning}')
     return value, errors, other
 
 
