@@ -55,6 +55,7 @@ static inline int attacker_thread(void *data)
 			a->leaked = true;
 		if (status == OK)
 			WRITE_ONCE(a->good, a->good + 1);
+		/* who has seen the try sees what came of it */
 		smp_store_release(&a->tries, a->tries + 1);
 		if (status != OK && peer_connect(a->peer))
 			break;
@@ -105,7 +106,7 @@ static inline void attacker_wait(struct kunit *test, struct attacker *a, unsigne
 	unsigned int from = READ_ONCE(*count);
 	ktime_t end = ktime_add_ms(ktime_get(), BOUND_MS);
 
-	while (READ_ONCE(*count) - from < more && !completion_done(&a->over) &&
+	while (smp_load_acquire(count) - from < more && !completion_done(&a->over) &&
 	       ktime_before(ktime_get(), end))
 		schedule_timeout_uninterruptible(1);
 	KUNIT_EXPECT_GE(test, READ_ONCE(*count) - from, more);

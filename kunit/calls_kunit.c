@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The calls that make a registration on a connection, and those that work with
- * one: posts, the peer's registration, advice. Bytes are compared at both ends, and what must be refused is, by name.
+ * one: posts, the peer's registration, advice. Bytes are compared at both ends,
+ * and what must be refused is, by name.
  */
 #include <rdma/rdma_cm.h>
 

@@ -7,7 +7,7 @@
  *
  * What is wrong to ask of any device is counted: a key that its MR has had
  * before, a registration of an MR that is still valid, an operation on an MR of
- * another PD, an MR destroyed with its PD's last user.
+ * another PD.
  */
 #ifndef _UCB_KUNIT_FAKE_IB_H
 #define _UCB_KUNIT_FAKE_IB_H
@@ -24,7 +24,7 @@
 #define FAKE_IB_KEYS	256
 #define FAKE_IB_CQES	16
 
-/* How a verb fails. Those after the first are of posted work requests only. */
+/* How a verb fails. All but the first are of posted work requests only. */
 enum fake_ib_fault {
 	FAKE_IB_REFUSE,		/* it returns an error */
 	FAKE_IB_ERROR,		/* completes with an error, QP to error */
@@ -56,7 +56,6 @@ struct fake_ib_params {
  * @pds: live objects, as @cqs, @qps and @nr_mrs; @made: MRs ever
  * @task: whose verbs fail; @nth: counted down to the one that does
  * @lasting: all fail from then on; @hits: how many have
- * @dereg_errors: so many calls to destroy an MR fail
  * @map_less: what ib_map_mr_sg() leaves out: @map_entries, @map_bytes
  * @bad: what should not have been asked
  */
@@ -86,7 +85,6 @@ struct fake_ib {
 	enum fake_ib_fault fault;
 	bool lasting;
 	unsigned int hits;
-	unsigned int dereg_errors;
 	unsigned int map_entries;
 	unsigned int map_bytes;
 };
@@ -393,10 +391,6 @@ static inline int fake_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct fake_ib *fake = to_fake_ib(ibmr->device);
 	unsigned long flags;
 
-	if (fake->dereg_errors) {
-		fake->dereg_errors--;
-		return -EBUSY;
-	}
 	spin_lock_irqsave(&fake->lock, flags);
 	list_del(&mr->node);
 	spin_unlock_irqrestore(&fake->lock, flags);

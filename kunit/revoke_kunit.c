@@ -14,7 +14,7 @@ static unsigned int takebacks = 16;
 module_param(takebacks, uint, 0444);
 MODULE_PARM_DESC(takebacks, "buffers taken back in the middle of a READ");
 
-static unsigned int key_cycles = 520;
+static unsigned int key_cycles = 300;
 module_param(key_cycles, uint, 0444);
 MODULE_PARM_DESC(key_cycles, "registrations of one buffer for nobody, and half of that for a peer");
 
