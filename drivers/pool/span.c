@@ -68,8 +68,8 @@ static unsigned int ucb_pool_fill_spans(struct ucb_pool *pool,
  * of it is allocated meanwhile.
  * Return: the blocks; or ERR_PTR of -EINVAL when the pool can grow or shrink;
  * -EBUSY when a buffer is out; -EOPNOTSUPP when the memory must not be given to
- * another device, or for a debug pool, which watches its bytes; -ENODEV when the
- * pool is going; -ENOMEM.
+ * another device, or for a debug pool, which watches its bytes; -ENODEV when
+ * the pool is going; -ENOMEM.
  */
 struct ucb_span *ucb_pool_get_spans(struct ucb_pool *pool, unsigned int *nr)
 {

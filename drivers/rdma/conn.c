@@ -217,21 +217,22 @@ static int check_attr(const struct ucb_pd *pd, const struct ib_qp *qp,
  *
  * Mappings (ucb_mr_map()) and their keys are of one connection. The queue pair
  * gets work requests of ours between the caller's own, at most two for each of
- * @attr.keys at a time and one to drain it: the caller adds 2 * @attr.keys + 1 to
- * max_send_wr, 1 to max_recv_wr, and their sum to the completion queues, which are
- * of ib_alloc_cq(). A device must execute the work requests of one send queue in
- * order, and refuse a key from the completion of its invalidation on: all do.
+ * @attr.keys at a time and one to drain it: the caller adds 2 * @attr.keys + 1
+ * to max_send_wr, 1 to max_recv_wr, and their sum to the completion queues,
+ * which are of ib_alloc_cq(). A device must execute the work requests of one
+ * send queue in order, and refuse a key from the completion of its invalidation
+ * on: all do.
  *
- * When a mapping is revoked, because its pool, its USB device or the RDMA device
- * goes, the queue pair is put into the error state and drained: nothing else keeps
- * a device from memory that it may use without a key. So it is when one of our
- * work requests fails. It must not be used again after that.
+ * When a mapping is revoked, because its pool, its USB device or the RDMA
+ * device goes, the queue pair is put into the error state and drained: nothing
+ * else keeps a device from memory that it may use without a key. So it is when
+ * one of our work requests fails. It must not be used again after that.
  *
  * Context: Process context, sleeps.
- * Return: what ucb_qp_detach() takes, or an ERR_PTR: -EINVAL for a NULL argument,
- * a queue pair that is not RC or of another PD, or keys without a length; -E2BIG
- * when @attr.length needs more pages than the device's MRs hold; -ENODEV when the
- * device is going; -ENOMEM; or what the device gave.
+ * Return: what ucb_qp_detach() takes, or an ERR_PTR: -EINVAL for a NULL
+ * argument, a queue pair that is not RC or of another PD, or keys without a
+ * length; -E2BIG when @attr.length needs more pages than the device's MRs hold;
+ * -ENODEV when the device is going; -ENOMEM; or what the device gave.
  */
 struct ucb_qp *ucb_qp_attach(struct ucb_pd *pd, struct ib_qp *qp,
 			     const struct ucb_qp_attr *attr)
@@ -281,9 +282,9 @@ EXPORT_SYMBOL_GPL(ucb_qp_attach);
  * ucb_qp_drain() - end a connection, and have its buffers back
  * @uqp: from ucb_qp_attach()
  *
- * For a peer that does not give a buffer back in time. The queue pair is put into
- * the error state and drained, and every key dies. The mappings stay, to be given
- * up with ucb_mr_dereg().
+ * For a peer that does not give a buffer back in time. The queue pair is put
+ * into the error state and drained, and every key dies. The mappings stay, to
+ * be given up with ucb_mr_dereg().
  *
  * Context: Process context, sleeps. Not from a completion handler.
  */
@@ -330,13 +331,13 @@ EXPORT_SYMBOL_GPL(ucb_qp_detach);
  * @priv: the caller's, for &ucb_qp_attr.recalled
  *
  * Once for a buffer that is used again and again. It can be posted as it is, by
- * the domain's local_dma_lkey, which the peer never hears of: so not as the sink
- * of a READ on iWARP. And it can be given a key for a transfer, by ucb_mr_grant().
- * Until ucb_mr_dereg() the buffer cannot be freed (-EBUSY).
+ * the domain's local_dma_lkey, which the peer never hears of: so not as the
+ * sink of a READ on iWARP. And it can be given a key for a transfer, by
+ * ucb_mr_grant(). Until ucb_mr_dereg() the buffer cannot be freed (-EBUSY).
  *
  * Context: Process context, sleeps.
- * Return: the mapping, or an ERR_PTR: -EINVAL for a NULL argument or other access;
- * -ENOTCONN when the connection was lost; or as ucb_mr_reg_range().
+ * Return: the mapping, or an ERR_PTR: -EINVAL for a NULL argument or other
+ * access; -ENOTCONN when the connection was lost; or as ucb_mr_reg_range().
  */
 struct ucb_mr *ucb_mr_map(struct ucb_qp *uqp, struct ucb_buf *buf, int access,
 			  void *priv)

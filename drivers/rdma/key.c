@@ -8,13 +8,14 @@
  * loses it by IB_WR_LOCAL_INV when the transfer is over. MRs are made when the
  * queue pair is lent: giving and taking a key allocates nothing.
  *
- * An invalidation that nobody waits for is kept for up to a millisecond, so that
- * up to 16 go to the device at once and only the last tells of its completion:
- * the send queue is executed in order. Until then the buffer is busy.
+ * An invalidation that nobody waits for is kept for up to a millisecond, so
+ * that up to 16 go to the device at once and only the last tells of its
+ * completion: the send queue is executed in order. Until then the buffer is
+ * busy.
  *
- * When a work request fails, the connection is lost: nothing more is posted, the
- * queue is drained, and only then the MRs are destroyed, whatever state they are
- * in, and the buffers are free.
+ * When a work request fails, the connection is lost: nothing more is posted,
+ * the queue is drained, and only then the MRs are destroyed, whatever state
+ * they are in, and the buffers are free.
  */
 #include <linux/delay.h>
 #include <linux/export.h>
@@ -315,12 +316,12 @@ static struct ucb_key *key_take(struct ucb_mr *mr)
  * posted it.
  *
  * Context: Any but hardirq. Nothing is allocated.
- * Return: 0; -EINVAL for NULL, a registration that is not a mapping, no bytes or
- * access that is not allowed; -ERANGE when the bytes are not all inside the
- * mapping; -EBUSY as long as it has a key, to the completion of its invalidation;
- * -ENOBUFS when all keys of the connection are out; -E2BIG when the range takes
- * more pages than those have; -ENODEV when the mapping was revoked; -ENOTCONN
- * when the connection was lost; or what the device gave.
+ * Return: 0; -EINVAL for NULL, a registration that is not a mapping, no bytes
+ * or access that is not allowed; -ERANGE when the bytes are not all inside the
+ * mapping; -EBUSY as long as it has a key, to the completion of its
+ * invalidation; -ENOBUFS when all keys of the connection are out; -E2BIG when
+ * the range takes more pages than those have; -ENODEV when the mapping was
+ * revoked; -ENOTCONN when the connection was lost; or what the device gave.
  */
 int ucb_mr_grant(struct ucb_mr *mr, size_t offset, size_t length, int access)
 {
@@ -375,10 +376,10 @@ EXPORT_SYMBOL_GPL(ucb_mr_grant);
  * One call of ib_post_send() for both.
  *
  * Context: Any but hardirq, as ib_post_send(). Nothing is allocated.
- * Return: 0; -EINVAL for NULL, without a key of ucb_mr_grant(), or for one that is
- * posted already; -ENOTCONN when the connection was lost; or what the device gave,
- * as -ENOMEM when the send queue is full. If none of @wr was posted the key may
- * not be valid either: call again, or ucb_mr_recall().
+ * Return: 0; -EINVAL for NULL, without a key of ucb_mr_grant(), or for one that
+ * is posted already; -ENOTCONN when the connection was lost; or what the device
+ * gave, as -ENOMEM when the send queue is full. If none of @wr was posted the
+ * key may not be valid either: call again, or ucb_mr_recall().
  */
 int ucb_mr_grant_post(struct ucb_mr *mr, struct ib_send_wr *wr,
 		      const struct ib_send_wr **bad)
@@ -432,8 +433,8 @@ EXPORT_SYMBOL_GPL(ucb_mr_grant_post);
  * &ucb_qp_attr.recalled is called.
  *
  * Context: Any but hardirq, as ib_post_send(). Nothing is allocated.
- * Return: 0; -EINVAL for NULL or without a key; -EALREADY when it is on its way;
- * -ENOTCONN when the connection was lost, and every key with it.
+ * Return: 0; -EINVAL for NULL or without a key; -EALREADY when it is on its
+ * way; -ENOTCONN when the connection was lost, and every key with it.
  */
 int ucb_mr_recall(struct ucb_mr *mr, bool now)
 {

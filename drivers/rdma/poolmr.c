@@ -151,10 +151,11 @@ static int pool_mr_fill(struct ucb_pool_mr *pmr, struct ucb_pd *pd,
  *
  * Context: Process context, sleeps. Calls for a pool must not overlap, and no
  * buffer of it is allocated meanwhile.
- * Return: the registration, or an ERR_PTR: -EINVAL for a NULL argument, access that
- * is not allowed or a pool that can grow or shrink; -EBUSY when a buffer is out;
- * -E2BIG for a block of more pages than the device's MRs hold; -EOPNOTSUPP for a
- * debug pool, which watches its bytes; or as ucb_mr_reg_range().
+ * Return: the registration, or an ERR_PTR: -EINVAL for a NULL argument, access
+ * that is not allowed or a pool that can grow or shrink; -EBUSY when a buffer
+ * is out; -E2BIG for a block of more pages than the device's MRs hold;
+ * -EOPNOTSUPP for a debug pool, which watches its bytes; or as
+ * ucb_mr_reg_range().
  */
 struct ucb_pool_mr *ucb_pool_mr_reg(struct ucb_pd *pd, struct ucb_pool *pool,
 				    int access)
@@ -273,8 +274,8 @@ EXPORT_SYMBOL_GPL(ucb_pool_mr_find);
  * @buf: a buffer of that pool
  * @desc: UCB_MR_DESC_SIZE bytes, of any alignment
  *
- * As ucb_mr_get_descriptor(). It stays the same, so that it need not be made anew
- * for each transfer.
+ * As ucb_mr_get_descriptor(). It stays the same, so that it need not be made
+ * anew for each transfer.
  *
  * Context: Any.
  * Return: 0; -EINVAL for a NULL argument; -ENOENT when the buffer is of another

@@ -23,7 +23,7 @@ static bool within(u64 offset, u64 length, u64 size)
 	return offset <= size && length <= size - offset;
 }
 
-/* Is this the registration of a buffer, and the queue pair one that can use it? */
+/* Is the registration good for this, and the queue pair for it? */
 static int check_local(struct ib_qp *qp, const struct ucb_mr *mr, size_t offset,
 		       size_t length, int access)
 {
@@ -162,8 +162,8 @@ static int post_rdma(struct ib_qp *qp, struct ib_cqe *cqe,
  * Return: 0; -EINVAL for a NULL argument or a queue pair that cannot use the
  * registration; -ERANGE when the bytes are not all inside it; -ENODEV when it
  * was revoked; -EMSGSIZE when the bytes of a mapping are in more than 16 pieces
- * or too many for one message; or what the device gave, as -ENOMEM when the send
- * queue is full.
+ * or too many for one message; or what the device gave, as -ENOMEM when the
+ * send queue is full.
  */
 int ucb_post_send(struct ib_qp *qp, struct ib_cqe *cqe, const struct ucb_mr *mr,
 		  size_t offset, size_t length, int flags)
@@ -241,9 +241,9 @@ EXPORT_SYMBOL_GPL(ucb_post_recv);
  * Mirrors rdma_post_read(3) and rpma_read(3).
  *
  * Context: As ucb_post_send().
- * Return: As ucb_post_send(); -EINVAL for a remote that was deleted; -ERANGE when
- * the bytes are not all inside @remote; -EACCES when either side's access does not
- * allow it.
+ * Return: As ucb_post_send(); -EINVAL for a remote that was deleted; -ERANGE
+ * when the bytes are not all inside @remote; -EACCES when either side's access
+ * does not allow it.
  */
 int ucb_post_read(struct ib_qp *qp, struct ib_cqe *cqe, const struct ucb_mr *mr,
 		  size_t offset, const struct ucb_mr_remote *remote,
@@ -321,9 +321,9 @@ EXPORT_SYMBOL_GPL(ucb_post_write_imm);
  * Mirrors rpma_atomic_write(3) on a device without native atomic write: an RDMA
  * WRITE of 8 bytes behind a fence, so that the READs before it, flushes among
  * them, are over. The transport does not promise that the 8 bytes appear in one
- * piece; network adapters write so few aligned bytes so. The native work request
- * is of no use here: no driver of the kernel takes its remote address from a
- * kernel caller.
+ * piece; network adapters write so few aligned bytes so. The native work
+ * request is of no use here: no driver of the kernel takes its remote address
+ * from a kernel caller.
  *
  * Context: As ucb_post_send().
  * Return: As ucb_post_read(), and -EINVAL when the remote address is not a
@@ -353,14 +353,14 @@ EXPORT_SYMBOL_GPL(ucb_post_atomic_write);
  * @type: UCB_FLUSH_VISIBILITY
  * @flags: as for ucb_post_send()
  *
- * Mirrors rpma_flush(3) on a device without native flush: an RDMA READ, which the
- * peer's device answers when the writes before it have reached its memory. When
- * it has completed, so have they.
+ * Mirrors rpma_flush(3) on a device without native flush: an RDMA READ, which
+ * the peer's device answers when the writes before it have reached its memory.
+ * When it has completed, so have they.
  *
  * Context: As ucb_post_send().
- * Return: As ucb_post_read(); -EOPNOTSUPP for UCB_FLUSH_PERSISTENT, which a READ
- * does not give, or when the peer has not offered the other; -EINVAL for another
- * type or no bytes.
+ * Return: As ucb_post_read(); -EOPNOTSUPP for UCB_FLUSH_PERSISTENT, which a
+ * READ does not give, or when the peer has not offered the other; -EINVAL for
+ * another type or no bytes.
  */
 int ucb_post_flush(struct ib_qp *qp, struct ib_cqe *cqe,
 		   const struct ucb_mr *mr, size_t offset,

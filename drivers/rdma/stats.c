@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /sys/kernel/debug/ucb_rdma/stats and, for each RDMA device, preflight-<device>,
- * read by root only.
+ * /sys/kernel/debug/ucb_rdma/stats and, for each RDMA device,
+ * preflight-<device>, read by root only.
  */
 #include <linux/debugfs.h>
 #include <linux/ktime.h>
