@@ -140,28 +140,28 @@ static void persistent_zeroed(struct kunit *test)
 	struct ucb_pool_mr *second;
 	struct ucb_pool_mr *pmr;
 	struct ucb_pd *other;
-	struct ucb_buf *buf;
+	struct ucb_buf *buf[8];
 	struct peer *peer;
 	int i;
 
-	make_fixed_pool(test, SZ_16K, 8);
+	make_fixed_pool(test, SZ_16K, ARRAY_SIZE(buf));
 	for (i = 0; i < 2; i++) {
-		buf = make_buf(test);
-		memset(ucb_buf_addr(buf), 0x5e, SZ_16K);
-		KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), 0);
+		buf[0] = make_buf(test);
+		memset(ucb_buf_addr(buf[0]), 0x5e, SZ_16K);
+		KUNIT_EXPECT_EQ(test, ucb_buf_free(buf[0]), 0);
 	}
 	pmr = reg_pool(test, f->pd, RD | WR);
-	for (i = 0; i < 8; i++) {
-		buf = make_buf(test);
-		KUNIT_EXPECT_NULL(test, memchr_inv(ucb_buf_addr(buf), 0, SZ_16K));
-		memset(ucb_buf_addr(buf), 0x5e, SZ_16K);
+	for (i = 0; i < ARRAY_SIZE(buf); i++) {
+		buf[i] = make_buf(test);
+		KUNIT_EXPECT_NULL(test, memchr_inv(ucb_buf_addr(buf[i]), 0, SZ_16K));
+		memset(ucb_buf_addr(buf[i]), 0x5e, SZ_16K);
 	}
 
 	other = ucb_pd_get(rxe, 1);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(other));
 	second = reg_pool(test, other, RD);
 	peer = peer_create(test, rxe, ucb_pd_ib(other), SZ_16K);
-	remote = remote_of_buf(test, second, buf);
+	remote = remote_of_buf(test, second, buf[0]);
 	KUNIT_EXPECT_EQ(test, peer_read(peer, remote.addr, remote.rkey, SZ_16K), OK);
 	KUNIT_EXPECT_NULL(test, memchr_inv(peer->mem, 0x5e, SZ_16K));
 
@@ -172,6 +172,8 @@ static void persistent_zeroed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, peer_read(peer, remote.addr, remote.rkey, SZ_16K), REFUSED);
 	kunit_release_action(test, peer_destroy, peer);
 	ucb_pd_put(other);
+	for (i = 0; i < ARRAY_SIZE(buf); i++)
+		KUNIT_EXPECT_EQ(test, ucb_buf_free(buf[i]), 0);
 }
 
 /* One buffer, two domains, two keys: each works on its own, and ends so. */
