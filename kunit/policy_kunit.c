@@ -636,6 +636,8 @@ static void policy_qp_error(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, ucb_mr_grant(l->mr[i], 0, SIZE, RD | WR), 0);
 	KUNIT_ASSERT_EQ(test, ucb_mr_grant_post(l->mr[2], NULL, NULL), 0);
 	KUNIT_ASSERT_EQ(test, ucb_mr_grant_post(l->mr[3], NULL, NULL), 0);
+	/* all posted are executed: what fails is what comes behind them */
+	grant_and_tell(test, l, 0, SIZE, RD);
 	fail_near(test, l);
 	KUNIT_EXPECT_EQ(test, ucb_mr_recall(l->mr[3], true), 0);
 
