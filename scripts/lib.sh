@@ -124,8 +124,7 @@ sync_tree()
 }
 
 # kbuild KDIR DIR [make arguments]: make in DIR against KDIR. The kernels are
-# built by gcc: to clang, what its own Kconfig would have answered is told here,
-# and what a header makes of gcc's answers is no warning about us.
+# built by gcc: to clang, what its own Kconfig would have answered is told here.
 kbuild()
 {
 	local kdir=$1 dir=$2 args=()
@@ -137,7 +136,7 @@ kbuild()
 			CONFIG_CC_IMPLICIT_FALLTHROUGH=-Wimplicit-fallthrough
 			CONFIG_FTRACE_MCOUNT_USE_CC='' CONFIG_UBSAN_BOUNDS_STRICT=''
 			CONFIG_UBSAN_ARRAY_BOUNDS=y DEBIAN_KERNEL_NO_CC_VERSION_CHECK=y
-			KCFLAGS=-Wno-duplicate-decl-specifier)
+			KCFLAGS="-include $top/scripts/clang.h")
 	fi
 	# no types for BPF: those need the whole kernel, which headers do not have
 	job make -s -C "$kdir" M="$dir" -j"$(nproc)" "${args[@]}" \
