@@ -9,7 +9,15 @@ trap end_job EXIT
 trap 'say interrupted; exit 130' INT
 trap 'say interrupted; exit 143' TERM HUP
 
-# prepare: the kernel, the modules, a stick's contents; sets kdir and mods
+# prepared: where prepare has put what; sets kdir, mods and parser
+prepared()
+{
+	kdir=$(cat "$out/kernel")
+	mods=$build/kunit
+	parser=$(readlink -f "$kdir/source")/tools/testing/kunit
+}
+
+# prepare: the kernel, the modules, a stick's contents
 prepare()
 {
 	pick_accel > /dev/null
@@ -19,11 +27,9 @@ prepare()
 	"$top/scripts/deps" build kernel qemu
 	need_space "$out" 500
 	job "$top/scripts/kernel" kunit > "$out/kernel"
-	kdir=$(cat "$out/kernel")
-	parser=$(readlink -f "$kdir/source")/tools/testing/kunit
+	prepared
 
 	say "building the modules"
-	mods=$build/kunit
 	build_modules "$kdir" "$mods" || die "the modules do not build"
 	head -c 16M /dev/urandom > "$out/stick.img"
 }
