@@ -106,6 +106,7 @@ static inline void attacker_wait(struct kunit *test, struct attacker *a, unsigne
 	unsigned int from = READ_ONCE(*count);
 	ktime_t end = ktime_add_ms(ktime_get(), BOUND_MS);
 
+	/* behind the count is what the try has brought */
 	while (smp_load_acquire(count) - from < more && !completion_done(&a->over) &&
 	       ktime_before(ktime_get(), end))
 		schedule_timeout_uninterruptible(1);
@@ -115,12 +116,13 @@ static inline void attacker_wait(struct kunit *test, struct attacker *a, unsigne
 /* It goes on, and nothing is done any more but what was on its way. */
 static inline void attacker_expect_refused(struct kunit *test, struct attacker *a)
 {
-	unsigned int good;
+	unsigned int before, good;
 
 	attacker_wait(test, a, 1, false);
-	good = READ_ONCE(a->good);
+	before = READ_ONCE(a->good);
 	attacker_wait(test, a, 2, false);
-	KUNIT_EXPECT_EQ(test, READ_ONCE(a->good), good);
+	good = READ_ONCE(a->good);
+	KUNIT_EXPECT_EQ(test, good, before);
 }
 
 /* Three buffers; the range is in the second. */
