@@ -151,11 +151,8 @@ static int pair_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		return pair_accept(pair, id, &event->param.conn);
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		complete(&pair->step);
-		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (id == pair->id[UCB_PAIR_ACTIVE])
-			complete(&pair->step);
+		complete(&pair->step);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
@@ -275,6 +272,12 @@ int ucb_pair_connect(struct ucb_pair *pair, u32 port, struct ib_pd *active,
 	err = pair_listen(pair, port);
 	if (!err)
 		err = pair_dial(pair);
+	/*
+	 * One end was established, now the other. What the active end sends
+	 * before the passive one is, siw may overlook.
+	 */
+	if (!err)
+		err = pair_wait(pair);
 	pair_hang_up(pair);
 	pair->init = NULL;
 	if (!err)
