@@ -319,7 +319,7 @@ static int make_qp(struct fabric *f)
 
 	f->cqe.done = chain_done;
 	init_completion(&f->done);
-	f->cq = ib_alloc_cq(f->ibdev, f, 4 * BENCH_KEYS, 0, IB_POLL_SOFTIRQ);
+	f->cq = ib_alloc_cq(f->ibdev, f, 4 * BENCH_KEYS, 0, IB_POLL_WORKQUEUE);
 	if (IS_ERR(f->cq))
 		return PTR_ERR(f->cq);
 	init.send_cq = f->cq;

@@ -409,7 +409,7 @@ static void removal_connecting(struct kunit *test)
 	KUNIT_ASSERT_FALSE(test, IS_ERR(w.id));
 	KUNIT_EXPECT_EQ(test, rdma_bind_addr(w.id, (struct sockaddr *)&addr), 0);
 	KUNIT_EXPECT_PTR_EQ(test, w.id->device, own);
-	w.cq = ib_alloc_cq(own, NULL, 4, 0, IB_POLL_SOFTIRQ);
+	w.cq = ib_alloc_cq(own, NULL, 4, 0, IB_POLL_WORKQUEUE);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(w.cq));
 	task = run(test, make_qp_thread, &w);
 	wait_done(test, &w, 5);

@@ -270,7 +270,7 @@ static int start(struct server *srv)
 		err = -ENOMEM;
 		goto take_keys;
 	}
-	srv->cq = ib_alloc_cq(ibdev, srv, 4, 0, IB_POLL_SOFTIRQ);
+	srv->cq = ib_alloc_cq(ibdev, srv, 4, 0, IB_POLL_WORKQUEUE);
 	if (IS_ERR(srv->cq)) {
 		err = PTR_ERR(srv->cq);
 		goto unmap_table;

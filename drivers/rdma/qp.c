@@ -233,7 +233,11 @@ static struct ucb_rqp *rqp_create(struct ucb_pd *pd)
 	rqp->cqe.done = rqp_done;
 	init_completion(&rqp->done);
 
-	rqp->cq = ib_alloc_cq(pd->ibdev, rqp, 8, 0, IB_POLL_SOFTIRQ);
+	/*
+	 * Not IB_POLL_SOFTIRQ: ib_poll_handler() uses the CQ once more when
+	 * ib_free_cq() no longer waits for it.
+	 */
+	rqp->cq = ib_alloc_cq(pd->ibdev, rqp, 8, 0, IB_POLL_WORKQUEUE);
 	if (IS_ERR(rqp->cq)) {
 		err = PTR_ERR(rqp->cq);
 		goto err_free;
