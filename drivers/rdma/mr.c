@@ -276,19 +276,52 @@ static void mr_teardown(struct ucb_mr *mr, bool retire)
 	else
 		ucb_mr_unmap_pages(mr);
 	mr_let_go(mr, mr->error);
+}
 
+/* Nobody finds it any more, and who waits for its end goes on. */
+static void mr_dead(struct ucb_mr *mr)
+{
 	atomic_set(&mr->state, UCB_MR_DEAD);
 	mr_unlist(mr);
 	complete_all(&mr->dead);
 }
 
+static bool mr_claim(struct ucb_mr *mr)
+{
+	return atomic_cmpxchg(&mr->state, UCB_MR_LIVE, UCB_MR_CLAIMED) ==
+	       UCB_MR_LIVE;
+}
+
 /* Make sure that the device has forgotten it, whoever does that. */
 static void mr_end(struct ucb_mr *mr, bool retire)
 {
-	if (atomic_cmpxchg(&mr->state, UCB_MR_LIVE, UCB_MR_CLAIMED) == UCB_MR_LIVE)
+	if (mr_claim(mr)) {
 		mr_teardown(mr, retire);
-	else
+		mr_dead(mr);
+	} else {
 		wait_for_completion(&mr->dead);
+	}
+}
+
+/* The same, while the owner may be at it. */
+static void mr_end_revoked(struct ucb_mr *mr)
+{
+	ktime_t start = ktime_get();
+
+	if (!mr_claim(mr)) {
+		wait_for_completion(&mr->dead);
+		return;
+	}
+	/*
+	 * Work requests whose poster found it live are posted after that.
+	 * Expedited, for a pool can have many, and unplug waits.
+	 */
+	synchronize_rcu_expedited();
+	mr_teardown(mr, true);
+	ucb_stat_add(UCB_STAT_REVOKE, start);
+	/* the device may go once the last of its registrations is unlisted */
+	trace_ucb_mr_revoke(mr->pd->ibdev, mr->rkey, mr->error);
+	mr_dead(mr);
 }
 
 /* Revoke those of @pool, or of @pd if that is given. */
@@ -296,10 +329,8 @@ static void mr_revoke(struct ucb_pool *pool, struct ucb_pd *pd)
 {
 	struct ucb_mr *found;
 	struct ucb_mr *mr;
-	ktime_t start;
 
 	do {
-		start = ktime_get();
 		found = NULL;
 		spin_lock(&ucb_mrs_lock);
 		list_for_each_entry(mr, &ucb_mrs, node) {
@@ -313,10 +344,7 @@ static void mr_revoke(struct ucb_pool *pool, struct ucb_pd *pd)
 
 		if (found) {
 			wait_for_completion(&found->ready);
-			mr_end(found, true);
-			ucb_stat_add(UCB_STAT_REVOKE, start);
-			trace_ucb_mr_revoke(found->pd->ibdev, found->rkey,
-					    found->error);
+			mr_end_revoked(found);
 			kref_put(&found->ref, mr_release);
 		}
 	} while (found);

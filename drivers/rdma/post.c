@@ -13,6 +13,9 @@
 /* One page each, as a buffer behind an IOMMU may have them: 64 KiB. */
 #define UCB_POST_SGES	16
 
+/* The addresses here are the device's: an inline message is copied by the CPU. */
+#define UCB_POST_FLAGS	(IB_SEND_SIGNALED | IB_SEND_SOLICITED | IB_SEND_FENCE)
+
 static bool is_iwarp(const struct ucb_mr *mr)
 {
 	return rdma_protocol_iwarp(mr->pd->ibdev, mr->pd->port);
@@ -94,6 +97,8 @@ static int post(struct ib_qp *qp, struct ib_send_wr *wr, struct ib_cqe *cqe,
 	struct ib_sge sge[UCB_POST_SGES];
 	int nr;
 
+	if (flags & ~UCB_POST_FLAGS)
+		return -EINVAL;
 	nr = fill_sges(sge, mr, offset, length);
 	if (nr < 0)
 		return nr;
@@ -111,10 +116,12 @@ static int post_send(struct ib_qp *qp, struct ib_cqe *cqe,
 	struct ib_send_wr wr = { .opcode = opcode, .ex.imm_data = imm };
 	int err;
 
+	rcu_read_lock();
 	err = check_local(qp, mr, offset, length, 0);
-	if (err)
-		return err;
-	return post(qp, &wr, cqe, mr, offset, length, flags);
+	if (!err)
+		err = post(qp, &wr, cqe, mr, offset, length, flags);
+	rcu_read_unlock();
+	return err;
 }
 
 static int post_rdma(struct ib_qp *qp, struct ib_cqe *cqe,
@@ -127,21 +134,22 @@ static int post_rdma(struct ib_qp *qp, struct ib_cqe *cqe,
 	struct ib_rdma_wr wr = { .wr.opcode = opcode, .wr.ex.imm_data = imm };
 	int err;
 
+	rcu_read_lock();
 	err = check_local(qp, mr, offset, length,
 			  read ? IB_ACCESS_LOCAL_WRITE : 0);
-	if (err)
-		return err;
-	err = check_remote(remote, remote_offset, length, usage);
-	if (err)
-		return err;
+	if (!err)
+		err = check_remote(remote, remote_offset, length, usage);
 	/* there the peer writes the sink, by the key that the READ tells it */
-	if (read && is_iwarp(mr) &&
+	if (!err && read && is_iwarp(mr) &&
 	    (!mr->fr || !(mr->access & IB_ACCESS_REMOTE_WRITE)))
-		return -EACCES;
-
-	wr.remote_addr = remote->addr + remote_offset;
-	wr.rkey = remote->rkey;
-	return post(qp, &wr.wr, cqe, mr, offset, length, flags);
+		err = -EACCES;
+	if (!err) {
+		wr.remote_addr = remote->addr + remote_offset;
+		wr.rkey = remote->rkey;
+		err = post(qp, &wr.wr, cqe, mr, offset, length, flags);
+	}
+	rcu_read_unlock();
+	return err;
 }
 
 /**
@@ -153,14 +161,15 @@ static int post_rdma(struct ib_qp *qp, struct ib_cqe *cqe,
  * @mr: the registration or mapping
  * @offset: bytes from its start
  * @length: bytes; 0 sends an empty message
- * @flags: IB_SEND_* or'ed
+ * @flags: IB_SEND_SIGNALED, IB_SEND_SOLICITED and IB_SEND_FENCE, or'ed
  *
  * Mirrors rdma_post_send(3) and rpma_send(3).
  *
  * Context: Any but hardirq, as ib_post_send(). The registration stays until the
  * work request has completed: that is the caller's to see to.
- * Return: 0; -EINVAL for a NULL argument or a queue pair that cannot use the
- * registration; -ERANGE when the bytes are not all inside it; -ENODEV when it
+ * Return: 0; -EINVAL for a NULL argument, another flag or a queue pair that cannot
+ * use the registration, or that has no room for the pieces of a mapping, of which
+ * there can be 16; -ERANGE when the bytes are not all inside it; -ENODEV when it
  * was revoked; -EMSGSIZE when the bytes of a mapping are in more than 16 pieces
  * or too many for one message; or what the device gave, as -ENOMEM when the
  * send queue is full.
@@ -216,13 +225,16 @@ int ucb_post_recv(struct ib_qp *qp, struct ib_cqe *cqe, const struct ucb_mr *mr,
 	struct ib_recv_wr wr = { .wr_cqe = cqe, .sg_list = sge };
 	int err;
 
+	rcu_read_lock();
 	err = check_local(qp, mr, offset, length, IB_ACCESS_LOCAL_WRITE);
-	if (err)
-		return err;
-	wr.num_sge = fill_sges(sge, mr, offset, length);
-	if (wr.num_sge < 0)
-		return wr.num_sge;
-	return ib_post_recv(qp, &wr, NULL);
+	if (!err) {
+		err = fill_sges(sge, mr, offset, length);
+		wr.num_sge = err;
+	}
+	if (err >= 0)
+		err = ib_post_recv(qp, &wr, NULL);
+	rcu_read_unlock();
+	return err;
 }
 EXPORT_SYMBOL_GPL(ucb_post_recv);
 

@@ -8,6 +8,8 @@
 #include <linux/tracepoint.h>
 #include <rdma/ib_verbs.h>
 
+#include "../compat.h"
+
 TRACE_EVENT(ucb_mr_reg,
 	TP_PROTO(const struct ib_device *ibdev, u32 rkey, size_t length,
 		 int access, int error),
@@ -20,7 +22,7 @@ TRACE_EVENT(ucb_mr_reg,
 		__field(int, error)
 	),
 	TP_fast_assign(
-		__assign_str(dev);
+		ucb_assign_str(dev, dev_name(&ibdev->dev));
 		__entry->rkey = rkey;
 		__entry->length = length;
 		__entry->access = access;
@@ -40,7 +42,7 @@ DECLARE_EVENT_CLASS(ucb_key_ended,
 		__field(int, error)
 	),
 	TP_fast_assign(
-		__assign_str(dev);
+		ucb_assign_str(dev, dev_name(&ibdev->dev));
 		__entry->rkey = rkey;
 		__entry->error = error;
 	),
