@@ -203,7 +203,10 @@ static int check_attr(const struct ucb_pd *pd, const struct ib_qp *qp,
 		return 0;
 	if (!attr->length)
 		return -EINVAL;
-	if (PFN_UP(attr->length) > dev->max_fast_reg_page_list_len ||
+	/* allocates, and may sleep, in ib_map_mr_sg() */
+	if (pd->ibdev->ops.driver_id == RDMA_DRIVER_HNS)
+		return -EOPNOTSUPP;
+	if (attr->length > (u64)dev->max_fast_reg_page_list_len << PAGE_SHIFT ||
 	    attr->length > dev->max_mr_size)
 		return -E2BIG;
 	return 0;
@@ -231,7 +234,8 @@ static int check_attr(const struct ucb_pd *pd, const struct ib_qp *qp,
  * Context: Process context, sleeps.
  * Return: what ucb_qp_detach() takes, or an ERR_PTR: -EINVAL for a NULL
  * argument, a queue pair that is not RC or of another PD, or keys without a
- * length; -E2BIG when @attr.length needs more pages than the device's MRs hold;
+ * length; -EOPNOTSUPP for keys on a device whose driver sleeps when it maps an
+ * MR (hns); -E2BIG when @attr.length needs more pages than the device's MRs hold;
  * -ENODEV when the device is going; -ENOMEM; or what the device gave.
  */
 struct ucb_qp *ucb_qp_attach(struct ucb_pd *pd, struct ib_qp *qp,

@@ -24,7 +24,7 @@
 #include "bridge.h"
 #include "trace.h"
 
-#define UCB_BATCH	16
+#define UCB_INV_BATCH	16
 
 /* microseconds that an invalidation waits for others */
 #define UCB_LATE_MIN	500
@@ -123,7 +123,7 @@ static void post_recalled(struct ucb_qp *uqp)
 	int err;
 
 	while (!uqp->broken && uqp->nr_recalled) {
-		left = min(uqp->nr_recalled, UCB_BATCH);
+		left = min(uqp->nr_recalled, UCB_INV_BATCH);
 		list_for_each_entry(key, &uqp->recalled, node) {
 			next = &list_next_entry(key, node)->inv;
 			key->inv.next = --left ? next : NULL;
@@ -389,8 +389,11 @@ int ucb_mr_grant_post(struct ucb_mr *mr, struct ib_send_wr *wr,
 	unsigned long flags;
 	int err;
 
-	if (!mr || !mr->uqp)
+	if (!mr || !mr->uqp) {
+		if (bad)
+			*bad = wr;
 		return -EINVAL;
+	}
 
 	spin_lock_irqsave(&mr->uqp->lock, flags);
 	key = mr->key;
@@ -465,7 +468,7 @@ int ucb_mr_recall(struct ucb_mr *mr, bool now)
 		key->state = UCB_KEY_RECALLED;
 		key->start = ktime_get();
 		list_add_tail(&key->node, &uqp->recalled);
-		if (++uqp->nr_recalled >= UCB_BATCH || now)
+		if (++uqp->nr_recalled >= UCB_INV_BATCH || now)
 			post_recalled(uqp);
 		else
 			queue_work(system_unbound_wq, &uqp->late);

@@ -84,6 +84,9 @@ int ucb_mr_map_pages(struct ucb_mr *mr, size_t offset,
 	struct ib_device *ibdev = mr->pd->ibdev;
 	int err;
 
+	/* a bounce buffer would never be copied */
+	if (!ib_uses_virt_dma(ibdev) && dma_addressing_limited(ibdev->dma_device))
+		return -EOPNOTSUPP;
 	err = mr_get_pages(mr, offset, spans, nr);
 	if (err)
 		return err;
