@@ -305,9 +305,13 @@ struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
 					       READ_ONCE(pool->dying),
 					       timeout);
 	ucb_pool_add_waiters(pool, -1);
+	/* inside: what is zeroed has not been reclaimed */
+	if (got)
+		ucb_buf_finish(pool, given.buf, gfp, _RET_IP_);
 	ucb_pool_exit(pool);
 	if (!got)
 		return ERR_PTR(ret > 0 ? -ENODEV : ret ?: -ETIMEDOUT);
+	return given.buf;
 out:
 	return ucb_buf_finish(pool, given.buf, gfp, _RET_IP_);
 }

@@ -278,16 +278,23 @@ static int ucb_pool_check_params(struct usb_device *udev,
 	return ucb_pool_check_limits(udev, params->min, params->max);
 }
 
-static void ucb_pool_set_limits(struct ucb_pool *pool, unsigned int min,
-				unsigned int max)
+/* -EBUSY while a client knows the blocks */
+static int ucb_pool_set_limits(struct ucb_pool *pool, unsigned int min,
+			       unsigned int max)
 {
 	unsigned long flags;
+	int ret = 0;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
-	pool->min = min;
-	WRITE_ONCE(pool->max, max);
-	ucb_cache_set_limits(pool);
+	if (pool->pins) {
+		ret = -EBUSY;
+	} else {
+		pool->min = min;
+		WRITE_ONCE(pool->max, max);
+		ucb_cache_set_limits(pool);
+	}
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	return ret;
 }
 
 static int ucb_pool_fill(struct ucb_pool *pool, unsigned int min)
@@ -378,9 +385,9 @@ int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max)
 	ret = ucb_pool_check_limits(pool->udev, min, max);
 	if (ret)
 		return ret;
-	if (READ_ONCE(pool->pins))
-		return -EBUSY;
-	ucb_pool_set_limits(pool, min, max ?: UINT_MAX);
+	ret = ucb_pool_set_limits(pool, min, max ?: UINT_MAX);
+	if (ret)
+		return ret;
 	ret = ucb_pool_fill(pool, min);
 	if (ret)
 		ucb_pool_set_limits(pool, old_min, old_max);

@@ -8,8 +8,11 @@
 
 #include "internal.h"
 
-/* Nothing may be added to the pool, or go back, while its blocks are known. */
-static int ucb_pool_check_fixed(struct ucb_pool *pool)
+/*
+ * Nothing may be added to the pool, or go back, while its blocks are known:
+ * from here on it has a pin.
+ */
+static int ucb_pool_fix(struct ucb_pool *pool)
 {
 	unsigned long flags;
 	int ret = 0;
@@ -22,6 +25,8 @@ static int ucb_pool_check_fixed(struct ucb_pool *pool)
 		ret = -EINVAL;
 	else if (!pool->pins && ucb_cache_live(pool))
 		ret = -EBUSY;
+	else
+		pool->pins++;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	return ret;
 }
@@ -45,7 +50,7 @@ static unsigned int ucb_pool_fill_spans(struct ucb_pool *pool,
 		spans[i].size = block->size;
 		i++;
 	}
-	shared = pool->pins;
+	shared = pool->pins > 1;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 
 	if (shared)
@@ -78,16 +83,18 @@ struct ucb_span *ucb_pool_get_spans(struct ucb_pool *pool, unsigned int *nr)
 
 	if (!ucb_pool_enter(pool))
 		return ERR_PTR(ret);
-	ret = ucb_pool_check_fixed(pool);
+	ret = ucb_pool_fix(pool);
 	if (ret)
 		goto err_exit;
 	ret = -ENOMEM;
 	spans = kvcalloc(pool->nr_blocks, sizeof(*spans), GFP_KERNEL);
 	if (!spans)
-		goto err_exit;
+		goto err_unpin;
 	*nr = ucb_pool_fill_spans(pool, spans, pool->nr_blocks);
 	return spans;
 
+err_unpin:
+	ucb_pool_unpin(pool, false);
 err_exit:
 	ucb_pool_exit(pool);
 	return ERR_PTR(ret);
@@ -104,6 +111,7 @@ EXPORT_SYMBOL_GPL(ucb_pool_get_spans);
 void ucb_pool_put_spans(struct ucb_pool *pool, struct ucb_span *spans)
 {
 	kvfree(spans);
+	ucb_pool_unpin(pool, false);
 	ucb_pool_exit(pool);
 }
 EXPORT_SYMBOL_GPL(ucb_pool_put_spans);
@@ -124,7 +132,7 @@ int ucb_pool_pin(struct ucb_pool *pool)
 	int ret = 0;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
-	if (pool->gone || pool->dead)
+	if (ucb_pool_closed(pool) || pool->dead)
 		ret = -ENODEV;
 	else
 		pool->pins++;
