@@ -18,6 +18,15 @@
 #include <asm/unaligned.h>
 #endif
 
+/* 6.18: what generates a test's parameters is told the test */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+#define UCB_KUNIT_GEN_PARAMS(name, prev, desc)				\
+	const void *name(struct kunit *test, const void *prev, char *desc)
+#else
+#define UCB_KUNIT_GEN_PARAMS(name, prev, desc)				\
+	const void *name(const void *prev, char *desc)
+#endif
+
 /* 6.13: a timer is told its function when it is set up */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
 static inline void

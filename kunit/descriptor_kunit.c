@@ -11,8 +11,9 @@
 #include <linux/prandom.h>
 #include <linux/random.h>
 #include <linux/string.h>
-#include <linux/unaligned.h>
 #include <ucb/rdma.h>
+
+#include "../drivers/compat.h"
 
 #define MOST_BYTES	64
 

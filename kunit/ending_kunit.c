@@ -12,6 +12,7 @@
  */
 #include <linux/module.h>
 
+#include "../drivers/compat.h"
 #include "attacker.h"
 #include "own_rxe.h"
 
@@ -94,7 +95,7 @@ static const struct pair {
 	{ "RDMA device, unplug", RDMA, UNPLUG, true },
 };
 
-static const void *pair_gen_params(const void *prev, char *desc)
+static UCB_KUNIT_GEN_PARAMS(pair_gen_params, prev, desc)
 {
 	const struct pair *pair = prev ? (const struct pair *)prev + 1 : pairs;
 
@@ -116,8 +117,8 @@ static int ending_init(struct kunit *test)
 	struct fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, f);
-	f->rxe = ib_device_get_by_name("rxe0", RDMA_DRIVER_RXE);
-	KUNIT_ASSERT_NOT_NULL_MSG(test, f->rxe, "no RDMA device rxe0");
+	f->rxe = rdma_device_on("d0");
+	KUNIT_ASSERT_NOT_NULL_MSG(test, f->rxe, "no RDMA device on the netdev d0");
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_rxe, f->rxe), 0);
 	f->hcd = fake_hcd_get(test, FAKE_DMA);
 	f->pool = ucb_pool_create(f->hcd->udev, &params);

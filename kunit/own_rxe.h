@@ -130,7 +130,7 @@ static inline int own_rxe_add(void)
 
 static inline int own_rxe_del(void)
 {
-	struct ib_device *ibdev = ib_device_get_by_name(OWN_RXE, RDMA_DRIVER_RXE);
+	struct ib_device *ibdev = rdma_device_on(OWN_NETDEV);
 
 	if (!ibdev)
 		return -ENODEV;
@@ -154,7 +154,7 @@ static inline struct ib_device *make_own(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, own_netdev_add(), 0);
 	KUNIT_ASSERT_EQ(test, own_addr_add(), 0);
 	KUNIT_ASSERT_EQ(test, own_rxe_add(), 0);
-	ibdev = ib_device_get_by_name(OWN_RXE, RDMA_DRIVER_RXE);
+	ibdev = rdma_device_on(OWN_NETDEV);
 	KUNIT_ASSERT_NOT_NULL(test, ibdev);
 	ib_device_put(ibdev);
 	return ibdev;
