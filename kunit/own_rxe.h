@@ -19,7 +19,6 @@
 #include "bridge.h"
 
 /* the device that goes */
-#define OWN_RXE		"ucb_rxe"
 #define OWN_NETDEV	"ucb_d"
 #define OWN_ADDR	"10.99.7.1"
 
@@ -115,14 +114,21 @@ static inline int own_addr_add(void)
 	return own_send(NETLINK_ROUTE, skb);
 }
 
+/*
+ * By another name each time: when its netdev goes first, a device is unregistered
+ * in a work item, and its name is free some time after that.
+ */
 static inline int own_rxe_add(void)
 {
+	static unsigned int nr;
+	char name[16];
 	struct sk_buff *skb = own_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
 					  0, NULL, 0);
 
 	if (!skb)
 		return -ENOMEM;
-	nla_put_string(skb, RDMA_NLDEV_ATTR_DEV_NAME, OWN_RXE);
+	scnprintf(name, sizeof(name), "ucb_rxe%u", ++nr);
+	nla_put_string(skb, RDMA_NLDEV_ATTR_DEV_NAME, name);
 	nla_put_string(skb, RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
 	nla_put_string(skb, RDMA_NLDEV_ATTR_NDEV_NAME, OWN_NETDEV);
 	return own_send(NETLINK_RDMA, skb);

@@ -20,7 +20,6 @@
 #include "shell.h"
 
 /* the device that goes */
-#define OWN_RDMA	"ucb_own"
 #define OWN_NETDEV	"ucb_d"
 #define OWN_ADDR	"10.99.7.1"
 
@@ -38,11 +37,21 @@ static void transport_desc(const struct transport *transport, char *desc)
 
 KUNIT_ARRAY_PARAM(transport, transports, transport_desc);
 
+/*
+ * Another name each time: when its netdev goes first, a device is unregistered in
+ * a work item, and its name is free some time after that.
+ */
+static unsigned int own_nr;
+static char remove_rdma[64];
+
 /* What is gone already is no failure here: the case itself has removed it. */
 static void remove_own(void *unused)
 {
-	shell("exec < /dev/null > /dev/null 2>&1; "
-	      "rdma link del " OWN_RDMA "; ip link del " OWN_NETDEV);
+	char command[128];
+
+	scnprintf(command, sizeof(command),
+		  "exec > /dev/null 2>&1; %s; ip link del " OWN_NETDEV, remove_rdma);
+	shell(command);
 }
 
 /* A device to be removed: known, but not held. */
@@ -54,13 +63,16 @@ static struct ib_device *make_own(struct kunit *test)
 
 	KUNIT_ASSERT_EQ_MSG(test, shell("command -v ip rdma > /dev/null"), 0,
 			    "no programs ip and rdma");
+	scnprintf(remove_rdma, sizeof(remove_rdma), "exec < /dev/null; rdma link del ucb_own%u",
+		  ++own_nr);
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, remove_own, NULL), 0);
 	scnprintf(command, sizeof(command),
 		  "set -e; exec < /dev/null > /dev/console 2>&1; "
 		  "ip link add " OWN_NETDEV " type dummy; "
 		  "ip addr add " OWN_ADDR "/24 dev " OWN_NETDEV "; "
 		  "ip link set " OWN_NETDEV " up; "
-		  "rdma link add " OWN_RDMA " type %s netdev " OWN_NETDEV, transport->type);
+		  "rdma link add ucb_own%u type %s netdev " OWN_NETDEV, own_nr,
+		  transport->type);
 	KUNIT_ASSERT_EQ(test, shell(command), 0);
 	ibdev = rdma_device_on(OWN_NETDEV);
 	KUNIT_ASSERT_NOT_NULL(test, ibdev);
@@ -227,7 +239,7 @@ static void removal_idle(struct kunit *test)
 
 	/* the owner of the attached PD keeps the device for as long as that */
 	KUNIT_ASSERT_TRUE(test, ib_device_try_get(own));
-	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RDMA);
+	start_removal(test, &rem, remove_rdma);
 	wait_revoked(test, other);
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&other), 0);
 	KUNIT_EXPECT_EQ(test, ucb_pd_detach(attached), 0);
@@ -301,7 +313,7 @@ static void removal_registering(struct kunit *test)
 	}
 	for (i = 0; i < ARRAY_SIZE(w); i++)
 		wait_done(test, &w[i], 5);
-	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RDMA);
+	start_removal(test, &rem, remove_rdma);
 	expect_removed(test, &rem);
 	for (i = 0; i < ARRAY_SIZE(w); i++) {
 		KUNIT_EXPECT_EQ(test, join(task[i]), -ENODEV);
@@ -414,7 +426,7 @@ static void removal_connecting(struct kunit *test)
 	task = run(test, make_qp_thread, &w);
 	wait_done(test, &w, 5);
 
-	start_removal(test, &rem, "exec < /dev/null; rdma link del " OWN_RDMA);
+	start_removal(test, &rem, remove_rdma);
 	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&gone,
 							  msecs_to_jiffies(BOUND_MS)), 0);
 	KUNIT_EXPECT_EQ(test, join(task), -ENODEV);
