@@ -44,6 +44,8 @@ static void mr_read_and_write(struct kunit *test)
 
 	fill(peer->mem, size, 2);
 	KUNIT_EXPECT_EQ(test, peer_write(peer, remote.addr, remote.rkey, size), OK);
+	/* siw's WRITE completes when TCP has it, a READ behind it when it is there */
+	KUNIT_EXPECT_EQ(test, peer_read(peer, remote.addr, remote.rkey, 1), OK);
 	KUNIT_EXPECT_EQ(test, memcmp(peer->mem, ucb_buf_addr(buf), size), 0);
 
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
