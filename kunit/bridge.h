@@ -93,6 +93,22 @@ static inline struct ucb_mr_remote remote_of(struct kunit *test, struct ucb_mr *
 	return remote;
 }
 
+static inline bool is_revoked(struct ucb_mr *mr)
+{
+	u8 desc[UCB_MR_DESC_SIZE];
+
+	return ucb_mr_get_descriptor(mr, desc) == -ENODEV;
+}
+
+static inline void wait_revoked(struct kunit *test, struct ucb_mr *mr)
+{
+	ktime_t end = ktime_add_ms(ktime_get(), BOUND_MS);
+
+	while (!is_revoked(mr) && ktime_before(ktime_get(), end))
+		cond_resched();
+	KUNIT_EXPECT_TRUE(test, is_revoked(mr));
+}
+
 /* The peer READs the buffer and gets its bytes. */
 static inline void expect_read(struct kunit *test, struct peer *peer, struct ucb_mr *mr, u8 fill)
 {

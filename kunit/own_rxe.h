@@ -166,20 +166,4 @@ static inline struct ib_device *make_own(struct kunit *test)
 	return ibdev;
 }
 
-static inline bool is_revoked(struct ucb_mr *mr)
-{
-	u8 desc[UCB_MR_DESC_SIZE];
-
-	return ucb_mr_get_descriptor(mr, desc) == -ENODEV;
-}
-
-static inline void wait_revoked(struct kunit *test, struct ucb_mr *mr)
-{
-	ktime_t end = ktime_add_ms(ktime_get(), BOUND_MS);
-
-	while (!is_revoked(mr) && ktime_before(ktime_get(), end))
-		cond_resched();
-	KUNIT_EXPECT_TRUE(test, is_revoked(mr));
-}
-
 #endif /* _UCB_KUNIT_OWN_RXE_H */

@@ -197,22 +197,6 @@ static void expect_removed(struct kunit *test, struct removal *rem)
 							  msecs_to_jiffies(BOUND_MS)), 0);
 }
 
-static bool is_revoked(struct ucb_mr *mr)
-{
-	u8 desc[UCB_MR_DESC_SIZE];
-
-	return ucb_mr_get_descriptor(mr, desc) == -ENODEV;
-}
-
-static void wait_revoked(struct kunit *test, struct ucb_mr *mr)
-{
-	ktime_t end = ktime_add_ms(ktime_get(), BOUND_MS);
-
-	while (!is_revoked(mr) && ktime_before(ktime_get(), end))
-		cond_resched();
-	KUNIT_EXPECT_TRUE(test, is_revoked(mr));
-}
-
 /* C18: idle, with an own and an attached domain, whose owners do nothing */
 static void removal_idle(struct kunit *test)
 {
