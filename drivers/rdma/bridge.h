@@ -211,6 +211,11 @@ enum ucb_stat {
 /* An MR has so many keys: 8 bits of each are ours. */
 #define UCB_FR_KEYS	256
 
+static inline bool ucb_pd_is_iwarp(const struct ucb_pd *pd)
+{
+	return rdma_protocol_iwarp(pd->ibdev, pd->port);
+}
+
 /* pd.c */
 int ucb_pd_enter(struct ucb_pd *pd);
 void ucb_pd_exit(struct ucb_pd *pd);

@@ -16,11 +16,6 @@
 /* The addresses here are the device's: an inline message is copied by the CPU. */
 #define UCB_POST_FLAGS	(IB_SEND_SIGNALED | IB_SEND_SOLICITED | IB_SEND_FENCE)
 
-static bool is_iwarp(const struct ucb_mr *mr)
-{
-	return rdma_protocol_iwarp(mr->pd->ibdev, mr->pd->port);
-}
-
 static bool within(u64 offset, u64 length, u64 size)
 {
 	return offset <= size && length <= size - offset;
@@ -140,7 +135,7 @@ static int post_rdma(struct ib_qp *qp, struct ib_cqe *cqe,
 	if (!err)
 		err = check_remote(remote, remote_offset, length, usage);
 	/* there the peer writes the sink, by the key that the READ tells it */
-	if (!err && read && is_iwarp(mr) &&
+	if (!err && read && ucb_pd_is_iwarp(mr->pd) &&
 	    (!mr->fr || !(mr->access & IB_ACCESS_REMOTE_WRITE)))
 		err = -EACCES;
 	if (!err) {

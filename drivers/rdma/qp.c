@@ -165,11 +165,6 @@ static int rqp_connect(struct ucb_pd *pd, struct ib_qp *qp)
 	return err;
 }
 
-static bool is_iwarp(struct ucb_pd *pd)
-{
-	return rdma_protocol_iwarp(pd->ibdev, pd->port);
-}
-
 static int rqp_make_pair(struct ucb_pd *pd, struct ucb_rqp *rqp,
 			 const struct ib_qp_init_attr *init)
 {
@@ -246,7 +241,7 @@ static struct ucb_rqp *rqp_create(struct ucb_pd *pd)
 	init.qp_context = rqp;
 	init.send_cq = rqp->cq;
 	init.recv_cq = rqp->cq;
-	if (is_iwarp(pd))
+	if (ucb_pd_is_iwarp(pd))
 		err = rqp_make_pair(pd, rqp, &init);
 	else
 		err = rqp_make_qp(pd, rqp, &init);
@@ -372,8 +367,8 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 	int err;
 
 	for (tries = 0; tries < 2; tries++) {
-		err = is_iwarp(pd) ? rqp_prepare_iwarp(pd) :
-				     ucb_rqp_prepare(pd);
+		err = ucb_pd_is_iwarp(pd) ? rqp_prepare_iwarp(pd) :
+					    ucb_rqp_prepare(pd);
 		if (err)
 			return err;
 
@@ -386,7 +381,7 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 		err = rqp_post_wait(pd, rqp, wr);
 		WRITE_ONCE(pd->mute, err == -ETIMEDOUT);
 		/* a pair is closed by the work item that makes another */
-		if (err && is_iwarp(pd))
+		if (err && ucb_pd_is_iwarp(pd))
 			WRITE_ONCE(rqp->broken, true);
 		else if (err)
 			pd->rqp = NULL;
@@ -394,7 +389,7 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 
 		if (!err)
 			return 0;
-		if (!is_iwarp(pd))
+		if (!ucb_pd_is_iwarp(pd))
 			rqp_destroy(rqp);
 		if (err != -ESTALE)
 			return -EIO;
