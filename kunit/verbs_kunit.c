@@ -9,61 +9,11 @@
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/sched.h>
-#include <ucb/pool.h>
-#include <ucb/rdma.h>
+#include <linux/sizes.h>
 
-#include "fake_hcd.h"
-#include "fake_ib.h"
+#include "fake_bridge.h"
 
-#define RD	IB_ACCESS_REMOTE_READ
-#define WR	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE)
-#define LOCAL	IB_ACCESS_LOCAL_WRITE
-
-#define MOST_VERBS	200
-#define MOST_FAULTS	2000
-#define BUF_SIZE	20000
 #define NETDEV		"d0"
-
-struct fixture {
-	struct ucb_pool *pool;
-	struct fake_ib *fake;
-};
-
-static int verbs_init(struct kunit *test)
-{
-	const struct ucb_pool_params params = {
-		.name = "verbs",
-		.size = BUF_SIZE,
-		.flags = UCB_POOL_RDMA,
-	};
-	struct fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
-
-	KUNIT_ASSERT_NOT_NULL(test, f);
-	f->pool = pool_get(test, fake_hcd_get(test, FAKE_DMA)->udev, &params);
-	test->priv = f;
-	return 0;
-}
-
-static struct ucb_buf *make_buf(struct kunit *test)
-{
-	struct fixture *f = test->priv;
-	struct ucb_buf *buf = ucb_buf_alloc(f->pool, GFP_KERNEL);
-
-	KUNIT_ASSERT_NOT_NULL(test, buf);
-	return buf;
-}
-
-/* Nothing is left on the device, and the buffer can be freed. */
-static void expect_clean(struct kunit *test, struct fake_ib *fake, struct ucb_buf **buf)
-{
-	KUNIT_EXPECT_EQ(test, atomic_read(&fake->pds), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fake->cqs), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fake->qps), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&fake->nr_mrs), 0);
-	KUNIT_EXPECT_EQ(test, fake->bad, 0);
-	KUNIT_ASSERT_EQ(test, ucb_buf_free(*buf), 0);
-	*buf = make_buf(test);
-}
 
 /*
  * A domain, some registrations and the end of all.
@@ -159,12 +109,6 @@ static void life_desc(const struct life_param *param, char *desc)
 
 KUNIT_ARRAY_PARAM(life, life_params, life_desc);
 
-/* An error that a verb gave, or what the calls make of it. */
-static bool is_due(int error)
-{
-	return error == -ENOMEM || error == -EIO || error == -EINVAL || error == -EAGAIN;
-}
-
 static void verbs_walk(struct kunit *test)
 {
 	const struct life_param *param = test->param_value;
@@ -242,6 +186,58 @@ static void verbs_no_memory(struct kunit *test)
 	KUNIT_EXPECT_GT(test, nth, 1);
 	KUNIT_EXPECT_EQ(test, ucb_buf_free(life.buf), 0);
 	kunit_info(test, "%u faults, %u of them reached the caller", nth - 1, failed);
+}
+
+/* A pool that takes three registrations, on a device that keeps no MR for later. */
+static void verbs_pool(struct kunit *test)
+{
+	const struct fake_ib_params device = { .pages = 4 };
+	const struct ucb_pool_params shape = {
+		.name = "verbs",
+		.size = SZ_8K,
+		.min = 6,
+		.max = 6,
+		.flags = UCB_POOL_RDMA,
+	};
+	struct fake_ib *fake = fake_ib_get(test, &device);
+	struct ucb_pd *pd = ucb_pd_get(&fake->ibdev, 1);
+	struct fixture *f = test->priv;
+	struct ucb_pool_mr *pmr;
+	struct ucb_pool *pool;
+	unsigned int failed = 0;
+	unsigned int nth = 1;
+	int fault;
+	int error;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(pd));
+	pool = pool_get(test, f->udev, &shape);
+	for (fault = FAKE_IB_REFUSE; fault <= FAKE_IB_ERROR; nth++) {
+		KUNIT_ASSERT_LT(test, nth, MOST_VERBS);
+		fake_ib_fail(fake, nth, fault, false);
+		pmr = ucb_pool_mr_reg(pd, pool, RD | WR);
+		error = PTR_ERR_OR_ZERO(pmr);
+		if (!error) {
+			KUNIT_EXPECT_EQ(test, ucb_pool_mr_get_count(pmr), 3);
+			KUNIT_EXPECT_EQ(test, ucb_pool_mr_dereg(&pmr), 0);
+		}
+		KUNIT_EXPECT_EQ(test, atomic_read(&fake->nr_mrs), 0);
+		/* nothing holds the pool any more */
+		KUNIT_EXPECT_EQ(test, ucb_pool_resize(pool, 6, 6), 0);
+		if (error) {
+			failed++;
+			KUNIT_EXPECT_TRUE_MSG(test, is_due(error), "verb %u: %d", nth, error);
+		}
+		if (!fake_ib_heal(fake)) {
+			KUNIT_EXPECT_EQ_MSG(test, error, 0, "failed without a fault");
+			KUNIT_EXPECT_GT(test, nth, 6);
+			fault++;
+			nth = 0;
+		}
+	}
+	KUNIT_EXPECT_GT(test, failed, 6);
+	ucb_pd_put(pd);
+	KUNIT_EXPECT_EQ(test, fake->bad, 0);
+	kunit_info(test, "%u reached the caller", failed);
 }
 
 struct silence {
@@ -508,6 +504,7 @@ static void verbs_removed(struct kunit *test)
 static struct kunit_case verbs_cases[] = {
 	KUNIT_CASE_PARAM(verbs_walk, life_gen_params),
 	KUNIT_CASE_SLOW(verbs_no_memory),
+	KUNIT_CASE(verbs_pool),
 	KUNIT_CASE_SLOW(verbs_silent),
 	KUNIT_CASE(verbs_map_a_part),
 	KUNIT_CASE(verbs_no_fast_registration),
@@ -520,7 +517,7 @@ static struct kunit_case verbs_cases[] = {
 
 static struct kunit_suite verbs_suite = {
 	.name = "ucb_verbs",
-	.init = verbs_init,
+	.init = fake_bridge_init,
 	.test_cases = verbs_cases,
 };
 

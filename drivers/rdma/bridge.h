@@ -67,10 +67,17 @@ struct ucb_pd {
 	struct list_head qps;
 };
 
+/* The completion of one queue's last work request, see ucb_drain_qp(). */
+struct ucb_drain {
+	struct ib_cqe cqe;
+	struct completion done;
+};
+
 /*
  * A connection's queue pair, lent by its owner.
  *
- * @ref: one of the owner's, one of each mapping, one of who stops it
+ * @ref: one of the owner's, one of each mapping, one of who stops it; and one
+ *	that is never put, of work requests that may still complete
  * @node: in pd->qps
  * @maps: mappings that are not dead
  * @lock: also for the order of what is posted
@@ -83,6 +90,7 @@ struct ucb_pd {
  * @renew: replaces MRs that must not be used again
  * @stop: the connection failed
  * @stopping: somebody is at it, and @stopped tells that it is over
+ * @error: how that ended: the device may still be at it, for good
  */
 struct ucb_qp {
 	struct kref ref;
@@ -106,6 +114,8 @@ struct ucb_qp {
 	struct work_struct stop;
 	unsigned long stopping;
 	struct completion stopped;
+	int error;
+	struct ucb_drain drains[2];
 	struct ucb_key *keys;
 };
 
@@ -123,6 +133,7 @@ enum ucb_mr_state {
 	UCB_MR_SETUP,		/* being registered, @ready not yet complete */
 	UCB_MR_LIVE,
 	UCB_MR_CLAIMED,		/* one caller takes it down, others wait */
+	UCB_MR_STUCK,		/* the device did not let go: once more */
 	UCB_MR_DEAD,
 };
 
@@ -163,8 +174,8 @@ struct ucb_key {
  * @fr), which has a key now and then (@key).
  *
  * @ready: completes when registering ended, either way
- * @dead: completes when the device has forgotten it
  * @node: in ucb_mrs until dead
+ * @error: why the device did not let go, the last time; @told: the owner knows
  * @mapped: bytes from @addr that the device can reach; @map_access by its owner
  * @access, @iova, @length, @rkey: what the peer has
  */
@@ -173,8 +184,8 @@ struct ucb_mr {
 	struct list_head node;
 	atomic_t state;
 	struct completion ready;
-	struct completion dead;
 	int error;
+	bool told;
 
 	struct ucb_pd *pd;
 	struct ucb_buf *buf;
@@ -233,6 +244,7 @@ void ucb_rqp_drop(struct ucb_pd *pd);
 /* fastreg.c */
 struct ucb_fr *ucb_fr_alloc(struct ucb_pd *pd, unsigned int pages);
 int ucb_fr_destroy(struct ucb_fr *fr);
+void ucb_fr_forget(struct ucb_fr *fr);
 struct ucb_fr *ucb_fr_get(struct ucb_pd *pd, unsigned int pages);
 int ucb_fr_put(struct ucb_pd *pd, struct ucb_fr *fr, bool retire);
 int ucb_fr_fill(struct ucb_fr *fr, struct scatterlist *sg, unsigned int nents,
@@ -246,7 +258,7 @@ int ucb_mr_describe(const struct ucb_mr *mr, size_t offset, size_t length,
 /* pages.c */
 int ucb_mr_map_pages(struct ucb_mr *mr, size_t offset,
 		     const struct ucb_span *spans, unsigned int nr);
-void ucb_mr_unmap_pages(struct ucb_mr *mr);
+void ucb_mr_unmap_pages(struct ucb_mr *mr, bool lost);
 
 /* mr.c */
 bool ucb_access_ok(int access);
@@ -261,16 +273,20 @@ extern struct ucb_client ucb_pool_client;
 
 /* key.c */
 int ucb_key_init(struct ucb_qp *uqp, struct ucb_key *key);
-int ucb_key_destroy(struct ucb_key *key);
+int ucb_key_end(struct ucb_key *key);
 void ucb_key_home(struct ucb_key *key, unsigned long *flags, int error);
 void ucb_key_late_work(struct work_struct *work);
 void ucb_key_renew_work(struct work_struct *work);
 
+/* drain.c */
+int ucb_drain_qp(struct ib_qp *qp, struct ucb_drain drains[2]);
+
 /* conn.c */
 int ucb_qp_add_map(struct ucb_mr *mr);
+int ucb_qp_end_map(struct ucb_mr *mr, bool stop);
 void ucb_qp_del_map(struct ucb_mr *mr);
 bool ucb_qp_key_out(struct ucb_mr *mr);
-void ucb_qp_stop(struct ucb_qp *uqp);
+int ucb_qp_stop(struct ucb_qp *uqp);
 void ucb_qp_put(struct ucb_qp *uqp);
 void ucb_qps_stop(struct ucb_pd *pd);
 

@@ -6,8 +6,13 @@
  * A mapping is used by the domain's local_dma_lkey, and a key by work requests
  * that may still be in the send queue: nothing but the end of the connection is
  * sure to keep the device from the memory. So that is how both are revoked.
+ *
+ * A queue pair that cannot be drained may go on, so its buffers are kept for
+ * good, its MRs are left alone, and what its work requests may still complete
+ * stays where it is.
  */
 #include <linux/export.h>
+#include <linux/kmemleak.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 
@@ -35,58 +40,40 @@ static void stop_work(struct work_struct *work)
 	ucb_qp_stop(container_of(work, struct ucb_qp, stop));
 }
 
-/* Nothing of the queue pair is executed any more when this returns. */
-static void qp_quiesce(struct ucb_qp *uqp)
-{
-	struct ib_qp_init_attr init;
-	struct ib_qp_attr attr;
-
-	/* one that was never connected takes no work requests, nor an error */
-	if (!ib_query_qp(uqp->qp, &attr, IB_QP_STATE, &init) &&
-	    attr.qp_state == IB_QPS_RESET)
-		return;
-	ib_drain_qp(uqp->qp);
-}
-
 /*
  * The end of the connection: nothing is posted any more, what was is flushed,
  * and then every MR goes. Whoever is second waits for the first.
+ *
+ * Return: 0, or an errno when the device may still execute what was posted.
  */
-void ucb_qp_stop(struct ucb_qp *uqp)
+int ucb_qp_stop(struct ucb_qp *uqp)
 {
-	struct ucb_key *key;
 	unsigned long flags;
-	bool stuck = false;
 	unsigned int i;
-	int err;
 
 	if (test_and_set_bit(0, &uqp->stopping)) {
 		wait_for_completion(&uqp->stopped);
-		return;
+		return uqp->error;
 	}
 
 	spin_lock_irqsave(&uqp->lock, flags);
 	uqp->broken = true;
 	spin_unlock_irqrestore(&uqp->lock, flags);
 	cancel_work_sync(&uqp->late);
-	qp_quiesce(uqp);
+	uqp->error = ucb_drain_qp(uqp->qp, uqp->drains);
 	cancel_work_sync(&uqp->renew);
-
-	for (i = 0; i < uqp->attr.keys; i++) {
-		key = &uqp->keys[i];
-		err = ucb_key_destroy(key);
-		stuck |= err;
-		spin_lock_irqsave(&uqp->lock, flags);
-		list_del_init(&key->node);
-		if (key->mr && err)
-			key->mr->error = err;
-		else if (key->mr)
-			ucb_key_home(key, &flags, -ENOTCONN);
-		spin_unlock_irqrestore(&uqp->lock, flags);
+	if (uqp->error) {
+		kref_get(&uqp->ref);
+		kmemleak_not_leak(uqp);
+		ibdev_err(uqp->pd->ibdev,
+			  "ucb: queue pair not drained (%d), its buffers are kept\n",
+			  uqp->error);
 	}
-	if (!stuck)
-		ucb_pd_uncount(uqp->pd);
+	/* what is not released now is tried again when its mapping ends */
+	for (i = 0; i < uqp->attr.keys; i++)
+		ucb_key_end(&uqp->keys[i]);
 	complete_all(&uqp->stopped);
+	return uqp->error;
 }
 
 /* All of a domain that is being closed. */
@@ -129,14 +116,35 @@ int ucb_qp_add_map(struct ucb_mr *mr)
 	return err;
 }
 
-/* The mapping has no key, or its connection has ended. */
+/*
+ * The mapping has no key, or its connection has ended, or with @stop ends now.
+ * Return: 0, or an errno when the device may still be at the buffer.
+ */
+int ucb_qp_end_map(struct ucb_mr *mr, bool stop)
+{
+	struct ucb_qp *uqp = mr->uqp;
+	int err;
+
+	/* a connection that has just failed may still be at its buffers */
+	if (!stop && !READ_ONCE(uqp->broken))
+		return 0;
+	err = ucb_qp_stop(uqp);
+	if (!err && mr->key)
+		err = ucb_key_end(mr->key);
+	return err;
+}
+
+/* With a key if that was not released: then nobody finds the mapping by it. */
 void ucb_qp_del_map(struct ucb_mr *mr)
 {
 	struct ucb_qp *uqp = mr->uqp;
+	unsigned long flags;
 
-	/* a connection that has just failed may still be at its buffers */
-	if (READ_ONCE(uqp->broken))
-		ucb_qp_stop(uqp);
+	spin_lock_irqsave(&uqp->lock, flags);
+	if (mr->key)
+		mr->key->mr = NULL;
+	mr->key = NULL;
+	spin_unlock_irqrestore(&uqp->lock, flags);
 	atomic_dec(&uqp->maps);
 }
 
@@ -150,6 +158,19 @@ bool ucb_qp_key_out(struct ucb_mr *mr)
 	out = mr->key && !uqp->broken;
 	spin_unlock_irqrestore(&uqp->lock, flags);
 	return out;
+}
+
+/* Return: 0, or an errno when the device keeps the MR, for good. */
+static int qp_free_key(struct ucb_qp *uqp, struct ucb_key *key)
+{
+	int err = ucb_key_end(key);
+
+	if (err) {
+		ibdev_err(uqp->pd->ibdev, "ucb: idle MR not released\n");
+		ucb_fr_forget(key->fr);
+		key->fr = NULL;
+	}
+	return err;
 }
 
 /* The caller is inside the domain. */
@@ -186,8 +207,8 @@ static int qp_init(struct ucb_qp *uqp)
 	return 0;
 
 err_keys:
-	for (i = 0; i < uqp->attr.keys; i++)
-		ucb_key_destroy(&uqp->keys[i]);
+	while (i--)
+		qp_free_key(uqp, &uqp->keys[i]);
 	ucb_qp_put(uqp);
 	return err;
 }
@@ -291,39 +312,53 @@ EXPORT_SYMBOL_GPL(ucb_qp_attach);
  * be given up with ucb_mr_dereg().
  *
  * Context: Process context, sleeps. Not from a completion handler.
+ * Return: 0; -ETIMEDOUT when the device did not drain the queue pair within
+ * half a minute, or what else it gave: then it may still be at the mapped
+ * buffers, which are kept for good.
  */
-void ucb_qp_drain(struct ucb_qp *uqp)
+int ucb_qp_drain(struct ucb_qp *uqp)
 {
 	might_sleep();
-	ucb_qp_stop(uqp);
+	return ucb_qp_stop(uqp);
 }
 EXPORT_SYMBOL_GPL(ucb_qp_drain);
 
 /**
  * ucb_qp_detach() - have a connection's queue pair back
- * @uqp: from ucb_qp_attach(), or NULL; gone when this returns 0
+ * @uqp: from ucb_qp_attach(), or NULL; gone unless this returns -EBUSY
  *
  * Before the queue pair is destroyed. It is in the error state and drained when
  * this returns 0.
  *
  * Context: Process context, sleeps. Not from a completion handler.
- * Return: 0, or -EBUSY when it has mappings that were not given up.
+ * Return: 0; -EBUSY when it has mappings that were not given up; or as
+ * ucb_qp_drain(): the caller's own memory, too, is the device's until the queue
+ * pair is destroyed.
  */
 int ucb_qp_detach(struct ucb_qp *uqp)
 {
+	bool stuck;
+	unsigned int i;
+	int err;
+
 	might_sleep();
 	if (!uqp)
 		return 0;
 	if (atomic_read(&uqp->maps))
 		return -EBUSY;
 
-	ucb_qp_stop(uqp);
+	err = ucb_qp_stop(uqp);
 	cancel_work_sync(&uqp->stop);
+	stuck = err;
+	for (i = 0; i < uqp->attr.keys && !err; i++)
+		stuck |= qp_free_key(uqp, &uqp->keys[i]);
+	if (!stuck)
+		ucb_pd_uncount(uqp->pd);
 	spin_lock(&uqp->pd->qps_lock);
 	list_del(&uqp->node);
 	spin_unlock(&uqp->pd->qps_lock);
 	ucb_qp_put(uqp);
-	return 0;
+	return err;
 }
 EXPORT_SYMBOL_GPL(ucb_qp_detach);
 

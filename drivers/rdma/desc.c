@@ -150,7 +150,7 @@ EXPORT_SYMBOL_GPL(ucb_mr_get_descriptor_size);
 
 /**
  * ucb_mr_remote_get_size() - the length of a peer's registration
- * @remote: from ucb_mr_remote_from_descriptor()
+ * @remote: from ucb_mr_remote_from_descriptor(), not NULL
  *
  * Mirrors rpma_mr_remote_get_size(3).
  *
@@ -165,7 +165,7 @@ EXPORT_SYMBOL_GPL(ucb_mr_remote_get_size);
 
 /**
  * ucb_mr_remote_get_flush_type() - how a peer's registration can be flushed
- * @remote: from ucb_mr_remote_from_descriptor()
+ * @remote: from ucb_mr_remote_from_descriptor(), not NULL
  *
  * Mirrors rpma_mr_remote_get_flush_type(3).
  *

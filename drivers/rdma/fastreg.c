@@ -25,6 +25,12 @@ int ucb_fr_destroy(struct ucb_fr *fr)
 	return 0;
 }
 
+/* The device keeps the MR, for good. */
+void ucb_fr_forget(struct ucb_fr *fr)
+{
+	kfree(fr);
+}
+
 struct ucb_fr *ucb_fr_alloc(struct ucb_pd *pd, unsigned int pages)
 {
 	struct ucb_fr *fr;
@@ -118,7 +124,9 @@ void ucb_fr_drain(struct ucb_pd *pd)
 	list_for_each_entry_safe(fr, next, &pd->fr_idle, node) {
 		list_del(&fr->node);
 		pd->fr_count--;
-		if (ucb_fr_destroy(fr))
+		if (ucb_fr_destroy(fr)) {
 			ibdev_err(pd->ibdev, "ucb: idle MR not released\n");
+			ucb_fr_forget(fr);
+		}
 	}
 }

@@ -58,9 +58,22 @@ static bool key_must_retire(const struct ucb_key *key)
 }
 
 /*
- * The mapping can have another. uqp->lock is held, and is dropped meanwhile;
+ * Tell the owner of @mr. uqp->lock is held, and is dropped meanwhile;
  * ucb_mr_dereg() waits for RCU, so that the mapping outlives the call.
  */
+static void tell_recalled(struct ucb_qp *uqp, struct ucb_mr *mr,
+			  unsigned long *flags, int error)
+{
+	if (!uqp->attr.recalled)
+		return;
+	rcu_read_lock();
+	spin_unlock_irqrestore(&uqp->lock, *flags);
+	uqp->attr.recalled(mr, mr->priv, error);
+	rcu_read_unlock();
+	spin_lock_irqsave(&uqp->lock, *flags);
+}
+
+/* The mapping can have another. uqp->lock is held, and is dropped meanwhile. */
 void ucb_key_home(struct ucb_key *key, unsigned long *flags, int error)
 {
 	struct ucb_qp *uqp = key->uqp;
@@ -78,13 +91,8 @@ void ucb_key_home(struct ucb_key *key, unsigned long *flags, int error)
 	if (!mr)
 		return;
 	mr->key = NULL;
-	if (!recalled || !uqp->attr.recalled)
-		return;
-	rcu_read_lock();
-	spin_unlock_irqrestore(&uqp->lock, *flags);
-	uqp->attr.recalled(mr, mr->priv, error);
-	rcu_read_unlock();
-	spin_lock_irqsave(&uqp->lock, *flags);
+	if (recalled)
+		tell_recalled(uqp, mr, flags, error);
 }
 
 /* The send queue is executed in order: what was posted before is done, too. */
@@ -237,14 +245,32 @@ int ucb_key_init(struct ucb_qp *uqp, struct ucb_key *key)
 	return 0;
 }
 
-/* Return: 0, or an errno when the device does not let go of the MR. */
-int ucb_key_destroy(struct ucb_key *key)
+/*
+ * Destroy the MR of a key that is not used any more, and have the key home.
+ * Return: 0, or an errno when the device does not let go: then the mapping that
+ * had it last still has it, and this can be tried again.
+ */
+int ucb_key_end(struct ucb_key *key)
 {
-	int err = 0;
+	struct ucb_qp *uqp = key->uqp;
+	unsigned long flags;
+	int err = uqp->error;
 
-	if (key->fr)
+	/* without a queue pair that is drained its MRs are in use */
+	if (!err && key->fr)
 		err = ucb_fr_destroy(key->fr);
-	key->fr = NULL;
+
+	spin_lock_irqsave(&uqp->lock, flags);
+	list_del_init(&key->node);
+	if (!err) {
+		key->fr = NULL;
+		ucb_key_home(key, &flags, -ENOTCONN);
+	} else if (key->mr && key->state == UCB_KEY_RECALLED) {
+		/* the owner need not wait */
+		key->state = UCB_KEY_OUT;
+		tell_recalled(uqp, key->mr, &flags, -ENOTCONN);
+	}
+	spin_unlock_irqrestore(&uqp->lock, flags);
 	return err;
 }
 

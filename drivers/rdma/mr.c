@@ -13,6 +13,12 @@
  * lock; the others wait until it is dead. The handle is the owner's alone and
  * stays until ucb_mr_dereg().
  *
+ * Memory goes back only when the device has said that it has let go: an MR is
+ * invalidated or destroyed, a queue pair drained. Where an MR is not, the
+ * registration is stuck: its memory stays held, and the next who is to end it,
+ * the owner or one of the others, tries once more. After that, or where nothing
+ * would change, the memory is kept for good, and the log says so, once.
+ *
  * Invalidation stops new accesses, but a soft device may be in the middle of
  * copying a packet. Where that is so an MR that a peer could reach is always
  * destroyed: destruction waits for it.
@@ -33,6 +39,8 @@
 /* all that are not dead; pd->live and pd->shut */
 static LIST_HEAD(ucb_mrs);
 static DEFINE_SPINLOCK(ucb_mrs_lock);
+/* for those that somebody takes down */
+static DECLARE_WAIT_QUEUE_HEAD(ucb_mrs_wait);
 
 bool ucb_access_ok(int access)
 {
@@ -239,85 +247,110 @@ static int mr_setup(struct ucb_mr *mr, size_t offset,
 	return 0;
 
 err_unmap:
-	if (mr->error)
+	if (mr->error) {
 		ibdev_err(mr->pd->ibdev,
 			  "ucb: MR not released (%d), memory kept\n",
 			  mr->error);
-	else
-		ucb_mr_unmap_pages(mr);
+		ucb_fr_forget(mr->fr);
+	}
+	ucb_mr_unmap_pages(mr, mr->error);
 err_hold:
 	mr_let_go(mr, mr->error);
 	return err;
 }
 
-/*
- * Take down a claimed registration. When the device does not let go of the MR,
- * the memory stays held for good: better lost than written by a peer.
- */
-static void mr_teardown(struct ucb_mr *mr, bool retire)
+/* Return: 0, or an errno when the device did not let go. */
+static int mr_release_key(struct ucb_mr *mr, bool retire)
 {
-	struct ib_device *ibdev = mr->pd->ibdev;
+	if (mr->uqp)
+		return ucb_qp_end_map(mr, retire);
+	if (!retire && mr_take_key(mr))
+		retire = true;
+	if (ucb_must_retire(mr->pd, mr->access))
+		retire = true;
+	return ucb_fr_put(mr->pd, mr->fr, retire);
+}
 
-	if (mr->uqp) {
-		if (retire)
-			ucb_qp_stop(mr->uqp);
-		ucb_qp_del_map(mr);
-	} else {
-		if (!retire && mr_take_key(mr))
-			retire = true;
-		if (ucb_must_retire(mr->pd, mr->access))
-			retire = true;
-		mr->error = ucb_fr_put(mr->pd, mr->fr, retire);
+/*
+ * Take down a claimed registration. @retire: there is no time for its key.
+ * Return: false if the device does not let go, and this is not the @last time:
+ * then it is stuck.
+ */
+static bool mr_teardown(struct ucb_mr *mr, bool retire, bool last)
+{
+	mr->error = mr_release_key(mr, retire);
+	/* a queue pair that was not drained will not be another time */
+	if (mr->uqp && mr->uqp->error)
+		last = true;
+	if (mr->error && !last) {
+		atomic_set_release(&mr->state, UCB_MR_STUCK);
+		wake_up_all(&ucb_mrs_wait);
+		return false;
 	}
 
-	if (mr->error)
-		ibdev_err(ibdev, "ucb: key %#x not released (%d), memory kept\n",
+	/* better lost than written by a peer */
+	if (mr->error) {
+		ibdev_err(mr->pd->ibdev,
+			  "ucb: key %#x not released (%d), memory kept\n",
 			  mr->rkey, mr->error);
-	else
-		ucb_mr_unmap_pages(mr);
+		if (!mr->uqp)
+			ucb_fr_forget(mr->fr);
+	}
+	ucb_mr_unmap_pages(mr, mr->error);
 	mr_let_go(mr, mr->error);
+	if (mr->uqp)
+		ucb_qp_del_map(mr);
+	return true;
 }
 
 /* Nobody finds it any more, and who waits for its end goes on. */
 static void mr_dead(struct ucb_mr *mr)
 {
-	atomic_set(&mr->state, UCB_MR_DEAD);
 	mr_unlist(mr);
-	complete_all(&mr->dead);
+	atomic_set_release(&mr->state, UCB_MR_DEAD);
+	wake_up_all(&ucb_mrs_wait);
 }
 
-static bool mr_claim(struct ucb_mr *mr)
+/* Have it to take down, if it is not dead. @again: it was tried before. */
+static bool mr_claim(struct ucb_mr *mr, bool *again)
 {
-	return atomic_cmpxchg(&mr->state, UCB_MR_LIVE, UCB_MR_CLAIMED) ==
-	       UCB_MR_LIVE;
-}
+	int state;
 
-/* Make sure that the device has forgotten it, whoever does that. */
-static void mr_end(struct ucb_mr *mr, bool retire)
-{
-	if (mr_claim(mr)) {
-		mr_teardown(mr, retire);
-		mr_dead(mr);
-	} else {
-		wait_for_completion(&mr->dead);
+	for (;;) {
+		wait_event(ucb_mrs_wait,
+			   (state = atomic_read_acquire(&mr->state)) !=
+			   UCB_MR_CLAIMED);
+		if (state == UCB_MR_DEAD)
+			return false;
+		*again = state == UCB_MR_STUCK;
+		if (atomic_cmpxchg(&mr->state, state, UCB_MR_CLAIMED) == state)
+			return true;
 	}
 }
 
-/* The same, while the owner may be at it. */
+/* For the owner: it is dead or stuck when this returns, whoever does that. */
+static void mr_end(struct ucb_mr *mr)
+{
+	bool again;
+
+	if (mr_claim(mr, &again) && mr_teardown(mr, again, again))
+		mr_dead(mr);
+}
+
+/* It is dead when this returns, whoever does that: the owner may be at it. */
 static void mr_end_revoked(struct ucb_mr *mr)
 {
 	ktime_t start = ktime_get();
+	bool again;
 
-	if (!mr_claim(mr)) {
-		wait_for_completion(&mr->dead);
+	if (!mr_claim(mr, &again))
 		return;
-	}
 	/*
 	 * Work requests whose poster found it live are posted after that.
 	 * Expedited, for a pool can have many, and unplug waits.
 	 */
 	synchronize_rcu_expedited();
-	mr_teardown(mr, true);
+	mr_teardown(mr, true, true);
 	ucb_stat_add(UCB_STAT_REVOKE, start);
 	/* the device may go once the last of its registrations is unlisted */
 	trace_ucb_mr_revoke(mr->pd->ibdev, mr->rkey, mr->error);
@@ -369,7 +402,6 @@ static void mr_init(struct ucb_mr *mr)
 	kref_init(&mr->ref);
 	atomic_set(&mr->state, UCB_MR_SETUP);
 	init_completion(&mr->ready);
-	init_completion(&mr->dead);
 	ucb_pd_ref(mr->pd);
 	if (mr->uqp)
 		kref_get(&mr->uqp->ref);
@@ -394,11 +426,10 @@ struct ucb_mr *ucb_mr_start(struct ucb_mr *mr, size_t offset,
 		goto err_put;
 
 	err = mr_setup(mr, offset, spans, nr);
-	atomic_set(&mr->state, err ? UCB_MR_DEAD : UCB_MR_LIVE);
-	if (err) {
-		mr_unlist(mr);
-		complete_all(&mr->dead);
-	}
+	if (err)
+		mr_dead(mr);
+	else
+		atomic_set(&mr->state, UCB_MR_LIVE);
 	complete_all(&mr->ready);
 	if (!err)
 		return mr;
@@ -500,13 +531,14 @@ EXPORT_SYMBOL_GPL(ucb_mr_reg);
  * Context: Process context, sleeps.
  * Return: 0; -EINVAL for a NULL address or a NULL pointer there; -EBUSY for a
  * mapping whose key is out or on its way back, see ucb_mr_recall(); or what the
- * device gave when it did not let go: the buffer is then never given out again,
- * and the next call frees the handle.
+ * device gave when it did not let go. Then the buffer stays busy, and the next
+ * call tries once more, frees the handle and returns 0: if that was in vain, or
+ * the registration had been revoked in vain, the buffer is never given out
+ * again, as the log says.
  */
 int ucb_mr_dereg(struct ucb_mr **mrp)
 {
 	struct ucb_mr *mr;
-	int err;
 
 	might_sleep();
 	if (!mrp || !*mrp)
@@ -515,11 +547,10 @@ int ucb_mr_dereg(struct ucb_mr **mrp)
 	if (mr->uqp && ucb_qp_key_out(mr))
 		return -EBUSY;
 
-	mr_end(mr, false);
-	err = mr->error;
-	if (err) {
-		mr->error = 0;
-		return err;
+	mr_end(mr);
+	if (mr->error && !mr->told) {
+		mr->told = true;
+		return mr->error;
 	}
 	*mrp = NULL;
 	/* its owner may be about to hear of a recall */
@@ -532,7 +563,7 @@ EXPORT_SYMBOL_GPL(ucb_mr_dereg);
 
 /**
  * ucb_mr_get_ptr() - the first registered byte
- * @mr: the registration
+ * @mr: the registration, not NULL
  *
  * Mirrors rpma_mr_get_ptr(3).
  *
@@ -547,7 +578,7 @@ EXPORT_SYMBOL_GPL(ucb_mr_get_ptr);
 
 /**
  * ucb_mr_get_size() - the length of the registered range
- * @mr: the registration
+ * @mr: the registration, not NULL
  *
  * Mirrors rpma_mr_get_size(3).
  *
@@ -562,7 +593,7 @@ EXPORT_SYMBOL_GPL(ucb_mr_get_size);
 
 /**
  * ucb_mr_get_rkey() - the key that a peer uses
- * @mr: the registration
+ * @mr: the registration, not NULL
  *
  * Context: Any.
  * Return: the key; the device refuses it once the registration was revoked, or

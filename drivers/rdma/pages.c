@@ -101,9 +101,11 @@ int ucb_mr_map_pages(struct ucb_mr *mr, size_t offset,
 	return err;
 }
 
-void ucb_mr_unmap_pages(struct ucb_mr *mr)
+/* With @lost the device may still use its addresses, and they stay mapped. */
+void ucb_mr_unmap_pages(struct ucb_mr *mr, bool lost)
 {
-	ib_dma_unmap_sgtable_attrs(mr->pd->ibdev, &mr->sgt, mr->dir,
-				   DMA_ATTR_SKIP_CPU_SYNC);
+	if (!lost)
+		ib_dma_unmap_sgtable_attrs(mr->pd->ibdev, &mr->sgt, mr->dir,
+					   DMA_ATTR_SKIP_CPU_SYNC);
 	sg_free_table(&mr->sgt);
 }

@@ -203,8 +203,9 @@ EXPORT_SYMBOL_GPL(ucb_pool_mr_reg);
  *
  * Context: Process context, sleeps.
  * Return: 0, -EINVAL for a NULL address or a NULL pointer there, or what the
- * device gave when it did not let go: the pool's memory then never goes back to
- * the kernel, and the next call frees the handle.
+ * device gave when it did not let go. The next call tries once more, frees the
+ * handle and returns 0: if that was in vain, the pool's memory never goes back to
+ * the kernel.
  */
 int ucb_pool_mr_dereg(struct ucb_pool_mr **pmrp)
 {
@@ -234,9 +235,9 @@ EXPORT_SYMBOL_GPL(ucb_pool_mr_dereg);
 
 /**
  * ucb_pool_mr_find() - where a buffer is registered
- * @pmr: from ucb_pool_mr_reg()
- * @buf: a buffer of that pool
- * @offset: stores where in the registration the buffer starts, in bytes
+ * @pmr: from ucb_pool_mr_reg(), not NULL
+ * @buf: a buffer of that pool, not NULL
+ * @offset: stores where in the registration the buffer starts, in bytes; not NULL
  *
  * For ucb_post_send() and its like.
  *
@@ -298,7 +299,7 @@ EXPORT_SYMBOL_GPL(ucb_pool_mr_get_descriptor);
 
 /**
  * ucb_pool_mr_get_count() - how many MRs a pool takes
- * @pmr: from ucb_pool_mr_reg()
+ * @pmr: from ucb_pool_mr_reg(), not NULL
  *
  * Context: Any.
  * Return: MRs.

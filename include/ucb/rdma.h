@@ -60,7 +60,8 @@ unsigned int ucb_pool_mr_get_count(const struct ucb_pool_mr *pmr);
  *	the connection's mappings are only ever a local source or sink
  * @length: most bytes under one key
  * @recalled: a key of ucb_mr_recall() has died, and its mapping can have
- *	another; with -ENOTCONN the connection was lost on the way. May be NULL.
+ *	another; with -ENOTCONN the connection was lost on the way, and
+ *	ucb_mr_dereg() tells when the buffer is free. May be NULL.
  *	Called in any context but hardirq, with no lock held; must not sleep.
  */
 struct ucb_qp_attr {
@@ -73,7 +74,7 @@ struct ucb_qp_attr {
 struct ucb_qp *ucb_qp_attach(struct ucb_pd *pd, struct ib_qp *qp,
 			     const struct ucb_qp_attr *attr);
 int ucb_qp_detach(struct ucb_qp *uqp);
-void ucb_qp_drain(struct ucb_qp *uqp);
+int ucb_qp_drain(struct ucb_qp *uqp);
 struct ucb_mr *ucb_mr_map(struct ucb_qp *uqp, struct ucb_buf *buf, int access,
 			  void *priv);
 int ucb_mr_grant(struct ucb_mr *mr, size_t offset, size_t length, int access);

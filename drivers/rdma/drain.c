@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Draining a queue pair: what ib_drain_qp() does, but whether the device has
+ * done it is known. That one returns nothing, also where it could not post, and
+ * waits for as long as a dead device likes.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+
+#include "bridge.h"
+
+/* Flushing takes microseconds; a device that needs this long is dead. */
+#define UCB_DRAIN_TIMEOUT	(30 * HZ)
+#define UCB_DRAIN_POLL		(HZ / 10)
+
+static void drain_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct ucb_drain *drain = container_of(wc->wr_cqe, struct ucb_drain, cqe);
+
+	complete(&drain->done);
+}
+
+static int post_drain(struct ib_qp *qp, struct ucb_drain *drain, bool send)
+{
+	struct ib_rdma_wr swr = {
+		.wr.wr_cqe = &drain->cqe,
+		.wr.opcode = IB_WR_RDMA_WRITE,
+	};
+	struct ib_recv_wr rwr = { .wr_cqe = &drain->cqe };
+
+	return send ? ib_post_send(qp, &swr.wr, NULL) :
+		      ib_post_recv(qp, &rwr, NULL);
+}
+
+/* A CQ that its owner polls is polled here, for the owner waits for us. */
+static void poll_direct(struct ib_cq *cq)
+{
+	if (cq->poll_ctx == IB_POLL_DIRECT)
+		ib_process_cq_direct(cq, -1);
+}
+
+static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send)
+{
+	struct ib_cq *cq = send ? qp->send_cq : qp->recv_cq;
+	unsigned long end = jiffies + UCB_DRAIN_TIMEOUT;
+	int err;
+
+	drain->cqe.done = drain_done;
+	init_completion(&drain->done);
+	/* a full queue empties: that is what the error state does */
+	while ((err = post_drain(qp, drain, send)) == -ENOMEM) {
+		if (time_after(jiffies, end))
+			break;
+		poll_direct(cq);
+		usleep_range(500, 1000);
+	}
+	if (err)
+		return err;
+
+	while (!wait_for_completion_timeout(&drain->done, UCB_DRAIN_POLL)) {
+		if (time_after(jiffies, end))
+			return -ETIMEDOUT;
+		poll_direct(cq);
+	}
+	return 0;
+}
+
+/*
+ * Put the queue pair into the error state, and wait until all that was posted
+ * has completed. @drains: one for each queue.
+ *
+ * Return: 0: the device executes nothing of the queue pair any more. Or an
+ * errno: it may, and until the queue pair is destroyed it may also complete
+ * @drains.
+ */
+int ucb_drain_qp(struct ib_qp *qp, struct ucb_drain drains[2])
+{
+	struct ib_qp_attr attr = {};
+	struct ib_qp_init_attr init;
+	int err;
+
+	/* one that was never connected takes no work requests, nor an error */
+	if (!ib_query_qp(qp, &attr, IB_QP_STATE, &init) &&
+	    attr.qp_state == IB_QPS_RESET)
+		return 0;
+
+	attr.qp_state = IB_QPS_ERR;
+	err = ib_modify_qp(qp, &attr, IB_QP_STATE);
+	if (!err)
+		err = drain_queue(qp, &drains[0], true);
+	/* what is posted to a shared receive queue is not the queue pair's */
+	if (!err && !qp->srq)
+		err = drain_queue(qp, &drains[1], false);
+	return err;
+}
