@@ -5,49 +5,91 @@
  */
 #include <linux/debugfs.h>
 #include <linux/ktime.h>
+#include <linux/percpu.h>
 #include <linux/seq_file.h>
+#include <linux/u64_stats_sync.h>
 
 #include "bridge.h"
 
 static struct dentry *ucb_rdma_root;
 
-/* @last and @max: microseconds */
-static struct {
-	const char *name;
+static const char * const stat_names[UCB_NR_STATS] = {
+	[UCB_STAT_REG] = "registrations",
+	[UCB_STAT_INV] = "invalidations",
+	[UCB_STAT_REVOKE] = "revocations",
+};
+
+/* @last, @max: microseconds; @when: the end of the last, in nanoseconds */
+struct ucb_stats {
 	u64 count;
 	u64 last;
 	u64 max;
-} stats[UCB_NR_STATS] = {
-	[UCB_STAT_REG] = { "registrations" },
-	[UCB_STAT_INV] = { "invalidations" },
-	[UCB_STAT_REVOKE] = { "revocations" },
+	u64 when;
 };
 
-static DEFINE_SPINLOCK(stats_lock);
+/* A CPU's own: keys are given and taken on all of them at once. */
+struct ucb_stats_cpu {
+	struct u64_stats_sync sync;
+	struct ucb_stats stats[UCB_NR_STATS];
+};
+
+static DEFINE_PER_CPU(struct ucb_stats_cpu, ucb_stats);
 
 /* Any context. */
 void ucb_stat_add(enum ucb_stat what, ktime_t start)
 {
-	u64 us = ktime_us_delta(ktime_get(), start);
+	ktime_t now = ktime_get();
+	u64 us = ktime_us_delta(now, start);
+	struct ucb_stats_cpu *cpu;
+	struct ucb_stats *stat;
 	unsigned long flags;
 
-	spin_lock_irqsave(&stats_lock, flags);
-	stats[what].count++;
-	stats[what].last = us;
-	stats[what].max = max(stats[what].max, us);
-	spin_unlock_irqrestore(&stats_lock, flags);
+	local_irq_save(flags);
+	cpu = this_cpu_ptr(&ucb_stats);
+	stat = &cpu->stats[what];
+	u64_stats_update_begin(&cpu->sync);
+	stat->count++;
+	stat->last = us;
+	stat->max = max(stat->max, us);
+	stat->when = ktime_to_ns(now);
+	u64_stats_update_end(&cpu->sync);
+	local_irq_restore(flags);
+}
+
+static struct ucb_stats sum_stats(enum ucb_stat what)
+{
+	const struct ucb_stats_cpu *cpu;
+	struct ucb_stats sum = {};
+	struct ucb_stats stat;
+	unsigned int start;
+	int i;
+
+	for_each_possible_cpu(i) {
+		cpu = per_cpu_ptr(&ucb_stats, i);
+		do {
+			start = u64_stats_fetch_begin(&cpu->sync);
+			stat = cpu->stats[what];
+		} while (u64_stats_fetch_retry(&cpu->sync, start));
+		sum.count += stat.count;
+		sum.max = max(sum.max, stat.max);
+		if (stat.when > sum.when) {
+			sum.when = stat.when;
+			sum.last = stat.last;
+		}
+	}
+	return sum;
 }
 
 static int stats_show(struct seq_file *m, void *unused)
 {
+	struct ucb_stats sum;
 	unsigned int i;
 
-	spin_lock_irq(&stats_lock);
-	for (i = 0; i < UCB_NR_STATS; i++)
+	for (i = 0; i < UCB_NR_STATS; i++) {
+		sum = sum_stats(i);
 		seq_printf(m, "%s %llu last %llu us max %llu us\n",
-			   stats[i].name, stats[i].count, stats[i].last,
-			   stats[i].max);
-	spin_unlock_irq(&stats_lock);
+			   stat_names[i], sum.count, sum.last, sum.max);
+	}
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
@@ -123,6 +165,10 @@ struct dentry *ucb_preflight_add(struct ib_device *ibdev)
 
 void ucb_stats_init(void)
 {
+	int i;
+
+	for_each_possible_cpu(i)
+		u64_stats_init(&per_cpu_ptr(&ucb_stats, i)->sync);
 	ucb_rdma_root = debugfs_create_dir("ucb_rdma", NULL);
 	debugfs_create_file("stats", 0400, ucb_rdma_root, NULL, &stats_fops);
 }
