@@ -18,6 +18,13 @@
 #include <asm/unaligned.h>
 #endif
 
+/* 6.4: crypto_memneq() has a header that is not an algorithm's */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#include <crypto/utils.h>
+#else
+#include <crypto/algapi.h>
+#endif
+
 /* 6.18: what generates a test's parameters is told the test */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
 #define UCB_KUNIT_GEN_PARAMS(name, prev, desc)				\

@@ -20,6 +20,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
+#include "../compat.h"
 #include "pair.h"
 
 /* All of it happens in this machine. */
@@ -127,7 +128,7 @@ static int pair_accept(struct ucb_pair *pair, struct rdma_cm_id *id,
 	if (pair->id[UCB_PAIR_PASSIVE] || id->device != pair->listen->device ||
 	    !comes_from_itself(id) ||
 	    req->private_data_len < sizeof(pair->nonce) ||
-	    memcmp(req->private_data, pair->nonce, sizeof(pair->nonce)))
+	    crypto_memneq(req->private_data, pair->nonce, sizeof(pair->nonce)))
 		return -ECONNREFUSED;
 
 	err = pair_create_qp(pair, id, UCB_PAIR_PASSIVE);
