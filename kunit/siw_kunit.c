@@ -13,6 +13,7 @@
  * A refused READ completes with an error of some kind; a refused WRITE completes
  * with success, as TCP has taken the bytes, and the READ behind it fails.
  */
+#include <linux/inet.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 
@@ -70,6 +71,8 @@ static void siw_exact_bounds(struct kunit *test)
 	mr = ucb_mr_reg_range(f->pd, buf, off, len, RD | WR);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
 	r = remote_of(test, mr);
+	/* nobody is listened to once the pair is there */
+	KUNIT_EXPECT_NULL(test, peer->pair.listen);
 	memset(mem, 0x11, size);
 	memset(peer->mem, 0xee, size);
 
@@ -364,8 +367,10 @@ static void siw_rqp_fails(struct kunit *test)
 
 /* A listener that registers in its callback and refuses who comes */
 struct callback {
+	struct ib_device *ibdev;
 	struct ucb_pd *pd;
 	struct ucb_buf *buf;
+	struct ucb_mr *mr;	/* to be given up, in place of that */
 	long reg;
 	int dereg;
 };
@@ -377,6 +382,10 @@ static int callback_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 
 	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
 		return 0;
+	if (cb->mr) {
+		cb->dereg = ucb_mr_dereg(&cb->mr);
+		return -ECONNREFUSED;
+	}
 	mr = ucb_mr_reg(cb->pd, cb->buf, RD);
 	cb->reg = PTR_ERR_OR_ZERO(mr);
 	if (!IS_ERR(mr))
@@ -392,7 +401,7 @@ static void run_callback(struct kunit *test, struct callback *cb)
 			 .max_recv_sge = 1 },
 		.qp_type = IB_QPT_RC,
 	};
-	struct ib_pd *ibpd = ucb_pd_ib(cb->pd);
+	struct ib_pd *ibpd = ib_alloc_pd(cb->ibdev, 0);
 	struct sockaddr_storage addr;
 	struct ucb_pair caller = {
 		.pds = { ibpd, ibpd },
@@ -401,6 +410,7 @@ static void run_callback(struct kunit *test, struct callback *cb)
 	struct rdma_cm_id *listen;
 	struct ib_cq *cq;
 
+	KUNIT_ASSERT_FALSE(test, IS_ERR(ibpd));
 	cq = ib_alloc_cq(ibpd->device, NULL, 4, 0, IB_POLL_WORKQUEUE);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(cq));
 	init.send_cq = cq;
@@ -417,12 +427,14 @@ static void run_callback(struct kunit *test, struct callback *cb)
 	pair_hang_up(&caller);
 	ucb_pair_close(&caller);
 	ib_free_cq(cq);
+	ib_dealloc_pd(ibpd);
 }
 
 /* In a CM callback, in whose way the making of a queue pair would be */
 static void siw_in_cm_callback(struct kunit *test)
 {
-	struct callback cb = { .pd = watched_pd(test) };
+	struct fixture *f = test->priv;
+	struct callback cb = { .ibdev = f->ibdev, .pd = watched_pd(test) };
 	struct ucb_mr *mr;
 
 	make_pool(test, PAGE_SIZE, UCB_POOL_RDMA);
@@ -437,6 +449,52 @@ static void siw_in_cm_callback(struct kunit *test)
 	mr = reg_patiently(cb.pd, cb.buf, RD);
 	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(mr), "reg: %ld", PTR_ERR(mr));
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
+	KUNIT_EXPECT_EQ(test, ucb_buf_free(cb.buf), 0);
+}
+
+static typeof_member(struct ib_device, ops.dealloc_pd) real_dealloc_pd;
+static struct ib_pd *the_ibpd;
+static struct completion dealloced;
+
+static int watch_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	int err = real_dealloc_pd(ibpd, udata);
+
+	if (!err && ibpd == the_ibpd)
+		complete(&dealloced);
+	return err;
+}
+
+static void unwatch_dealloc(void *data)
+{
+	struct ib_device *ibdev = data;
+
+	ibdev->ops.dealloc_pd = real_dealloc_pd;
+}
+
+/*
+ * The domain's last registration is given up there, and its queue pairs, which are
+ * in the way of themselves then, go with it.
+ */
+static void siw_ends_in_cm_callback(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+	struct callback cb = { .ibdev = f->ibdev };
+
+	real_dealloc_pd = f->ibdev->ops.dealloc_pd;
+	the_ibpd = ucb_pd_ib(f->pd);
+	init_completion(&dealloced);
+	f->ibdev->ops.dealloc_pd = watch_dealloc_pd;
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, unwatch_dealloc, f->ibdev), 0);
+	make_pool(test, PAGE_SIZE, UCB_POOL_RDMA);
+	cb.buf = make_buf(test);
+	cb.mr = make_mr(test, cb.buf, RD);
+	ucb_pd_put(f->pd);
+	f->pd = NULL;
+	KUNIT_EXPECT_FALSE(test, completion_done(&dealloced));
+	run_callback(test, &cb);
+	KUNIT_EXPECT_EQ(test, cb.dereg, 0);
+	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&dealloced, PEER_TIMEOUT), 0);
 	KUNIT_EXPECT_EQ(test, ucb_buf_free(cb.buf), 0);
 }
 
@@ -477,6 +535,38 @@ static void siw_stranger(struct kunit *test)
 		ucb_pair_close(&caller[i]);
 	ucb_pair_close(&guard);
 	ib_free_cq(cq);
+}
+
+/* Whether a connection comes from this machine is told by both its addresses. */
+static void siw_comes_from_itself(struct kunit *test)
+{
+	static const struct {
+		int family;
+		const char *src;
+		const char *dst;
+		bool itself;
+	} rows[] = {
+		{ AF_INET, "10.0.0.1", "10.0.0.1", true },
+		{ AF_INET, "10.0.0.1", "10.0.0.2", false },
+		{ AF_INET6, "fe80::1", "fe80::1", true },
+		{ AF_INET6, "fe80::1", "fe80::2", false },
+	};
+	struct rdma_cm_id *id = kunit_kzalloc(test, sizeof(*id), GFP_KERNEL);
+	struct sockaddr_storage *src = &id->route.addr.src_addr;
+	struct sockaddr_storage *dst = &id->route.addr.dst_addr;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, id);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		memset(id, 0, sizeof(*id));
+		KUNIT_ASSERT_EQ(test, inet_pton_with_scope(&init_net, rows[i].family, rows[i].src,
+							   "1", src), 0);
+		KUNIT_ASSERT_EQ(test, inet_pton_with_scope(&init_net, rows[i].family, rows[i].dst,
+							   "2", dst), 0);
+		KUNIT_EXPECT_EQ_MSG(test, comes_from_itself(id), rows[i].itself, "row %d", i);
+	}
+	src->ss_family = AF_INET;
+	KUNIT_EXPECT_FALSE(test, comes_from_itself(id));
 }
 
 static void siw_expected_read(struct kunit *test)
@@ -539,7 +629,9 @@ static struct kunit_case siw_cases[] = {
 	KUNIT_CASE_PARAM(siw_read_sink, iwarp_gen_params),
 	KUNIT_CASE_PARAM(siw_rqp_fails, iwarp_gen_params),
 	KUNIT_CASE_PARAM(siw_in_cm_callback, iwarp_gen_params),
+	KUNIT_CASE_PARAM(siw_ends_in_cm_callback, iwarp_gen_params),
 	KUNIT_CASE_PARAM(siw_stranger, iwarp_gen_params),
+	KUNIT_CASE(siw_comes_from_itself),
 	KUNIT_CASE_PARAM(siw_expected_read, iwarp_gen_params),
 	KUNIT_CASE_PARAM_ATTR(siw_expected_late, iwarp_gen_params,
 			      { .speed = KUNIT_SPEED_SLOW }),

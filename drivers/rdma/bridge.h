@@ -35,6 +35,7 @@ struct ucb_rqp;
  * @shut: no registration is let in any more; under ucb_mrs_lock
  * @rqp_work: on iWARP, makes @rqp anew
  * @mute: the last local operation got no answer
+ * @free_work: the end of the domain, where @ref was not put by its owner
  */
 struct ucb_pd {
 	struct kref ref;
@@ -58,6 +59,8 @@ struct ucb_pd {
 	struct ucb_rqp *rqp;
 	struct work_struct rqp_work;
 	bool mute;
+
+	struct work_struct free_work;
 
 	spinlock_t fr_lock;		/* @fr_idle, @fr_count */
 	struct list_head fr_idle;
@@ -233,6 +236,7 @@ void ucb_pd_exit(struct ucb_pd *pd);
 struct ucb_pd *ucb_pd_find(struct ib_pd *ibpd);
 void ucb_pd_ref(struct ucb_pd *pd);
 void ucb_pd_unref(struct ucb_pd *pd);
+extern struct workqueue_struct *ucb_pd_wq;
 extern struct ib_client ucb_ib_client;
 
 /* qp.c */

@@ -24,6 +24,7 @@ static LIST_HEAD(ucb_pds);
 static LIST_HEAD(ucb_devs);
 static DEFINE_SPINLOCK(ucb_pds_lock);
 static DECLARE_WAIT_QUEUE_HEAD(ucb_pds_wait);
+struct workqueue_struct *ucb_pd_wq;
 
 struct ucb_dev {
 	struct list_head node;
@@ -96,14 +97,33 @@ static void pd_drop_ibpd(struct ucb_pd *pd)
 		ib_dealloc_pd(ibpd);
 }
 
-static void pd_release(struct kref *ref)
+static void pd_free(struct ucb_pd *pd)
 {
-	struct ucb_pd *pd = container_of(ref, struct ucb_pd, ref);
-
 	pd_close(pd);
 	pd_drop_ibpd(pd);
 	pd_unlist(pd);
 	kfree(pd);
+}
+
+static void free_work(struct work_struct *work)
+{
+	pd_free(container_of(work, struct ucb_pd, free_work));
+}
+
+static void pd_release(struct kref *ref)
+{
+	pd_free(container_of(ref, struct ucb_pd, ref));
+}
+
+/* An open domain's device waits for its end. */
+static void pd_release_later(struct kref *ref)
+{
+	struct ucb_pd *pd = container_of(ref, struct ucb_pd, ref);
+
+	if (!test_bit(0, &pd->closing) && ucb_pd_is_iwarp(pd))
+		queue_work(ucb_pd_wq, &pd->free_work);
+	else
+		pd_free(pd);
 }
 
 void ucb_pd_ref(struct ucb_pd *pd)
@@ -111,7 +131,16 @@ void ucb_pd_ref(struct ucb_pd *pd)
 	kref_get(&pd->ref);
 }
 
+/*
+ * By those who may be in a CM callback, where the domain's queue pairs on iWARP
+ * cannot be destroyed.
+ */
 void ucb_pd_unref(struct ucb_pd *pd)
+{
+	kref_put(&pd->ref, pd_release_later);
+}
+
+static void pd_put(struct ucb_pd *pd)
 {
 	kref_put(&pd->ref, pd_release);
 }
@@ -154,6 +183,7 @@ static struct ucb_pd *pd_alloc(struct ib_device *ibdev, u32 port)
 
 	kref_init(&pd->ref);
 	INIT_LIST_HEAD(&pd->node);
+	INIT_WORK(&pd->free_work, free_work);
 	pd->ibdev = ibdev;
 	pd->port = port;
 	refcount_set(&pd->active, 1);
@@ -222,7 +252,7 @@ static struct ucb_pd *pd_start(struct ucb_pd *pd)
 
 	pd_close(pd);
 	pd_unlist(pd);
-	ucb_pd_unref(pd);
+	pd_put(pd);
 	return ERR_PTR(err);
 }
 
@@ -307,7 +337,7 @@ void ucb_pd_put(struct ucb_pd *pd)
 		pd_drop_ibpd(pd);
 		ib_device_put(pd->ibdev);
 	}
-	ucb_pd_unref(pd);
+	pd_put(pd);
 }
 EXPORT_SYMBOL_GPL(ucb_pd_put);
 
@@ -360,7 +390,7 @@ int ucb_pd_detach(struct ucb_pd *pd)
 
 	pd_close(pd);
 	pd_unlist(pd);
-	ucb_pd_unref(pd);
+	pd_put(pd);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(ucb_pd_detach);
@@ -436,7 +466,7 @@ static void remove_pd(struct ucb_pd *pd)
 	if (!held)
 		pd_drop_ibpd(pd);
 	pd_unlist(pd);
-	ucb_pd_unref(pd);
+	pd_put(pd);
 }
 
 static bool no_pd_of(struct ib_device *ibdev)
