@@ -80,7 +80,7 @@ static inline void attacker_stop(void *data)
 }
 
 static inline struct attacker *attacker_start(struct kunit *test, struct ib_device *ibdev,
-					      struct ucb_pd *pd, enum ib_wr_opcode opcode,
+					      struct ib_pd *ibpd, enum ib_wr_opcode opcode,
 					      const struct ucb_mr_remote *remote)
 {
 	struct attacker *a = kunit_kzalloc(test, sizeof(*a), GFP_KERNEL);
@@ -91,7 +91,7 @@ static inline struct attacker *attacker_start(struct kunit *test, struct ib_devi
 	init_completion(&a->over);
 	a->opcode = opcode;
 	a->remote = *remote;
-	a->peer = peer_create(test, ibdev, ucb_pd_ib(pd), SZ_64K);
+	a->peer = peer_create(test, ibdev, ibpd, SZ_64K);
 	task = kthread_run(attacker_thread, a, "ucb_attacker");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, attacker_stop, a), 0);

@@ -5,8 +5,8 @@
  * Whichever does the work, each is over in bounded time, and from then on the
  * peer, which goes on, reaches nothing.
  *
- * Removing the driver's module is destroying its pool and putting its domain; the
- * bridge's own cannot go before that.
+ * And a driver that is removed with its module, which it must not be called in
+ * any more. The bridge's own cannot go before that.
  *
  * Needs a device that isolates, named rxe0.
  */
@@ -15,6 +15,8 @@
 #include "../drivers/compat.h"
 #include "attacker.h"
 #include "own_rxe.h"
+#include "shell.h"
+#include "tenant.h"
 
 /* Beside other guests an emulated one may stand still for a while. */
 static unsigned int bound_ms = BOUND_MS;
@@ -203,8 +205,8 @@ static void ending_in_traffic(struct kunit *test)
 	r = remote_of(test, run.mr);
 	/* one queue pair stays on the domain when the attackers connect anew */
 	held = peer_create(test, run.ibdev, ucb_pd_ib(run.pd), PAGE_SIZE);
-	a[0] = attacker_start(test, run.ibdev, run.pd, IB_WR_RDMA_READ, &r);
-	a[1] = attacker_start(test, run.ibdev, run.pd, IB_WR_RDMA_WRITE, &r);
+	a[0] = attacker_start(test, run.ibdev, ucb_pd_ib(run.pd), IB_WR_RDMA_READ, &r);
+	a[1] = attacker_start(test, run.ibdev, ucb_pd_ib(run.pd), IB_WR_RDMA_WRITE, &r);
 	for (i = 0; i < ARRAY_SIZE(a); i++)
 		attacker_wait(test, a[i], 2, true);
 
@@ -243,7 +245,75 @@ static void ending_in_traffic(struct kunit *test)
 		ucb_pool_destroy(run.f->pool);
 }
 
+struct tenant_lease ucb_tenant_lease;
+EXPORT_SYMBOL_GPL(ucb_tenant_lease);
+
+KUNIT_DEFINE_ACTION_WRAPPER(dealloc_pd, ib_dealloc_pd, struct ib_pd *);
+
+/* A queue pair for the driver, with room for what it has it do. */
+static struct peer *make_lease(struct kunit *test, struct ib_device *ibdev, struct ib_pd *ibpd)
+{
+	struct peer *peer = peer_create(test, ibdev, ibpd, PAGE_SIZE);
+
+	peer->cap.max_send_wr = 16;
+	peer->cap.max_recv_wr = 2;
+	peer->sig = IB_SIGNAL_REQ_WR;
+	KUNIT_ASSERT_EQ(test, peer_connect(peer), 0);
+	return peer;
+}
+
+/*
+ * A driver is removed while its registration is READ and WRITTEN and its mapping
+ * is given one key after the other.
+ */
+static void ending_rmmod(struct kunit *test)
+{
+	struct tenant_lease *lease = &ucb_tenant_lease;
+	struct fixture *f = test->priv;
+	struct attacker *a[2];
+	struct ucb_mr_remote r;
+	struct ib_pd *ibpd;
+	struct peer *peer;
+	ktime_t start;
+	ktime_t end;
+	s64 ms;
+	int i;
+
+	ibpd = ib_alloc_pd(f->rxe, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(ibpd));
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, dealloc_pd, ibpd), 0);
+	peer = make_lease(test, f->rxe, ibpd);
+	*lease = (struct tenant_lease){ .udev = f->hcd->udev, .ibpd = ibpd, .qp = peer->near };
+	KUNIT_ASSERT_EQ(test, shell("insmod /ko/tenant.ko"), 0);
+	KUNIT_ASSERT_EQ(test, ucb_mr_remote_from_descriptor(lease->desc, sizeof(lease->desc), &r),
+			0);
+	a[0] = attacker_start(test, f->rxe, ibpd, IB_WR_RDMA_READ, &r);
+	a[1] = attacker_start(test, f->rxe, ibpd, IB_WR_RDMA_WRITE, &r);
+	for (i = 0; i < ARRAY_SIZE(a); i++)
+		attacker_wait(test, a[i], 2, true);
+	end = ktime_add_ms(ktime_get(), BOUND_MS);
+	while (atomic_read(&lease->rounds) < 3 && ktime_before(ktime_get(), end))
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_GE(test, atomic_read(&lease->rounds), 3);
+
+	start = ktime_get();
+	KUNIT_EXPECT_EQ(test, shell("rmmod tenant"), 0);
+	ms = ktime_ms_delta(ktime_get(), start);
+	kunit_info(test, "%lld ms, after %d keys", ms, atomic_read(&lease->rounds));
+	KUNIT_EXPECT_LT(test, ms, BOUND_MS);
+	KUNIT_EXPECT_EQ(test, lease->left, 0);
+	for (i = 0; i < ARRAY_SIZE(a); i++) {
+		attacker_expect_refused(test, a[i]);
+		kunit_release_action(test, attacker_stop, a[i]);
+		kunit_release_action(test, peer_destroy, a[i]->peer);
+	}
+	kunit_release_action(test, peer_destroy, peer);
+	KUNIT_EXPECT_EQ(test, atomic_read(&ibpd->usecnt), 0);
+	ucb_pool_destroy(f->pool);
+}
+
 static struct kunit_case ending_cases[] = {
+	KUNIT_CASE_SLOW(ending_rmmod),
 	KUNIT_CASE_PARAM_ATTR(ending_in_traffic, pair_gen_params, { .speed = KUNIT_SPEED_SLOW }),
 	{}
 };

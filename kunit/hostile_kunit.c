@@ -243,8 +243,8 @@ static void hostile_keeps_lease(struct kunit *test)
 	ktime_t start;
 	int k;
 
-	a[0] = attacker_start(test, f->rxe, v->pd, IB_WR_RDMA_READ, &v->r);
-	a[1] = attacker_start(test, f->rxe, v->pd, IB_WR_RDMA_WRITE, &v->r);
+	a[0] = attacker_start(test, f->rxe, ucb_pd_ib(v->pd), IB_WR_RDMA_READ, &v->r);
+	a[1] = attacker_start(test, f->rxe, ucb_pd_ib(v->pd), IB_WR_RDMA_WRITE, &v->r);
 	for (i = 0; i < leases; i++) {
 		for (k = 0; k < ARRAY_SIZE(a); k++)
 			attacker_wait(test, a[k], 1 + i % 3, true);

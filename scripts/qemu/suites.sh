@@ -80,6 +80,8 @@ boot()
 	local name=$1 kind=$2 append names='' args=() machine
 
 	shift 2
+	# one that a suite loads, and the init does not
+	args=(--ko "$mods/kunit/tenant.ko")
 	while [ "$1" != -- ]; do
 		args+=(--ko "$1")
 		names=$names,$(basename "$1" .ko)
