@@ -339,6 +339,9 @@ static void calls_refuse(struct kunit *test)
 		e.peer->near = e.peer->far;
 		KUNIT_EXPECT_EQ(test, posts[i].post(&e, 0, 0, 8), -EINVAL);
 		e.peer->near = near;
+		KUNIT_EXPECT_EQ(test, ucb_post_send(near, NULL, mr, 0, 8, IB_SEND_INLINE), -EINVAL);
+		KUNIT_EXPECT_EQ(test, ucb_post_write(near, NULL, mr, 0, &e.remote, 0, 8,
+						     IB_SEND_INLINE), -EINVAL);
 		if (!posts[i].remote)
 			continue;
 		e.remote.usage = ~posts[i].usage;
