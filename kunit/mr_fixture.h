@@ -85,6 +85,11 @@ static const struct fixture_param transports[] = {
 	{ "DMA: qemu-xhci, siw", REAL_XHCI, true },
 };
 
+static const struct fixture_param iwarps[] = {
+	{ "PIO: dummy_hcd", REAL_DUMMY, true },
+	{ "DMA: qemu-xhci", REAL_XHCI, true },
+};
+
 static inline void fixture_param_desc(const struct fixture_param *param, char *desc)
 {
 	strscpy(desc, param->desc, KUNIT_PARAM_DESC_SIZE);
@@ -92,6 +97,7 @@ static inline void fixture_param_desc(const struct fixture_param *param, char *d
 
 __maybe_unused KUNIT_ARRAY_PARAM(controller, controllers, fixture_param_desc);
 __maybe_unused KUNIT_ARRAY_PARAM(transport, transports, fixture_param_desc);
+__maybe_unused KUNIT_ARRAY_PARAM(iwarp, iwarps, fixture_param_desc);
 
 struct fixture {
 	struct ib_device *ibdev;
@@ -201,6 +207,18 @@ static inline struct peer *make_peer(struct kunit *test, size_t size)
 	struct fixture *f = test->priv;
 
 	return peer_create(test, f->ibdev, ucb_pd_ib(f->pd), size);
+}
+
+/* That the peer READs the registered bytes. */
+static inline void expect_reads(struct kunit *test, struct peer *peer, struct ucb_mr *mr,
+				u8 fill)
+{
+	struct ucb_mr_remote r = remote_of(test, mr);
+
+	memset(ucb_mr_get_ptr(mr), fill, r.size);
+	memset(peer->mem, ~fill, r.size);
+	KUNIT_EXPECT_EQ(test, peer_read(peer, r.addr, r.rkey, r.size), OK);
+	KUNIT_EXPECT_NULL(test, memchr_inv(peer->mem, fill, r.size));
 }
 
 #endif /* _UCB_KUNIT_MR_FIXTURE_H */

@@ -657,6 +657,42 @@ static void policy_qp_error(struct kunit *test)
 	link_end(test, l);
 }
 
+/*
+ * The connection fails before, between and behind the calls of one transfer, and
+ * the bridge learns of it by what it posts next. On a fake device each state is in
+ * lent_kunit.c.
+ */
+static void policy_qp_error_between(struct kunit *test)
+{
+	enum { MAPPED, GRANTED, POSTED, RECALLED, NR_STATES } state;
+	struct link *l;
+
+	for (state = MAPPED; state < NR_STATES; state++) {
+		l = link_make(test, 1, 1);
+		if (state > MAPPED)
+			KUNIT_ASSERT_EQ(test, ucb_mr_grant(l->mr[0], 0, SIZE, RD), 0);
+		if (state > GRANTED)
+			KUNIT_ASSERT_EQ(test, ucb_mr_grant_post(l->mr[0], NULL, NULL), 0);
+		if (state > POSTED)
+			KUNIT_ASSERT_EQ(test, ucb_mr_recall(l->mr[0], false), 0);
+		fail_near(test, l);
+		if (state == MAPPED)
+			KUNIT_EXPECT_EQ(test, ucb_mr_grant(l->mr[0], 0, SIZE, RD), 0);
+		if (state <= GRANTED)
+			KUNIT_EXPECT_EQ(test, ucb_mr_grant_post(l->mr[0], NULL, NULL), 0);
+		if (state == RECALLED)
+			KUNIT_ASSERT_NE(test, wait_event_timeout(l->wait, atomic_read(&l->home) +
+								 atomic_read(&l->lost), WAIT), 0);
+		KUNIT_EXPECT_EQ(test, ucb_qp_drain(l->uqp), 0);
+		KUNIT_EXPECT_EQ(test, ucb_mr_grant(l->mr[0], 0, 1, RD), -ENOTCONN);
+		KUNIT_EXPECT_EQ(test, ucb_mr_grant_post(l->mr[0], NULL, NULL), -ENOTCONN);
+		KUNIT_EXPECT_EQ(test, ucb_mr_recall(l->mr[0], true), -ENOTCONN);
+		KUNIT_EXPECT_EQ(test, atomic_read(&l->home) + atomic_read(&l->lost),
+				state == RECALLED);
+		link_close(test, l);
+	}
+}
+
 /* A work request that the device refuses ends the connection, too. */
 static void policy_post_fails(struct kunit *test)
 {
@@ -893,6 +929,7 @@ static struct kunit_case policy_cases[] = {
 	KUNIT_CASE(policy_refuse),
 	KUNIT_CASE(policy_keys_rotate),
 	KUNIT_CASE_PARAM(policy_qp_error, controller_gen_params),
+	KUNIT_CASE(policy_qp_error_between),
 	KUNIT_CASE(policy_post_fails),
 	KUNIT_CASE(policy_stuck_peer),
 	KUNIT_CASE_PARAM(policy_in_flight, controller_gen_params),
