@@ -406,7 +406,7 @@ static void lent_renew(struct kunit *test)
 		bool dma;
 		int access;
 		unsigned int made;	/* for two transfers */
-	} rows[] = { { false, RD, 2 }, { false, LOCAL, 0 }, { true, RD, 0 } };
+	} rows[] = { { false, RD, 2 }, { false, LOCAL }, { true, RD } };
 	struct lent *l;
 	int i;
 	int k;
@@ -426,6 +426,13 @@ static void lent_renew(struct kunit *test)
 					0);
 		}
 		KUNIT_EXPECT_EQ_MSG(test, l->fake->made, NR_KEYS + rows[i].made, "row %d", i);
+		/* without memory for another there is the other key's */
+		fake_ib_fail(l->fake, 4, FAKE_IB_REFUSE, false);
+		l->fake->all = true;
+		transfer(l);
+		KUNIT_EXPECT_EQ(test, fake_ib_heal(l->fake), !rows[i].dma);
+		transfer(l);
+		KUNIT_EXPECT_EQ_MSG(test, l->error, 0, "row %d", i);
 		end(l);
 		lent_disconnect(l);
 		expect_clean(test, l->fake, &l->buf);
