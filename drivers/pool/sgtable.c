@@ -18,6 +18,20 @@
 
 #include "internal.h"
 
+/*
+ * As force_dma_unencrypted(), which is not exported, or stricter: the host's own
+ * encryption (SME) is a bit of the address that 64-bit devices alone are sure
+ * to have.
+ */
+static bool ucb_dma_is_decrypted(struct device *dev)
+{
+	u64 mask = min_not_zero(dev->coherent_dma_mask, dev->bus_dma_limit);
+
+	if (cc_platform_has(CC_ATTR_HOST_MEM_ENCRYPT))
+		return mask < DMA_BIT_MASK(64);
+	return cc_platform_has(CC_ATTR_MEM_ENCRYPT);
+}
+
 /* Why no buffer of the pool can be given to another device; or NULL. */
 const char *ucb_why_no_pages(const struct ucb_pool *pool)
 {
@@ -39,7 +53,7 @@ const char *ucb_why_no_pages(const struct ucb_pool *pool)
 #endif
 	if (!dev_is_dma_coherent(dev))
 		return "uncached mapping";
-	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
+	if (ucb_dma_is_decrypted(dev))
 		return "memory is decrypted for DMA";
 	return NULL;
 }
