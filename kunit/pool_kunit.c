@@ -4,7 +4,9 @@
  * the end of a pool and of its controller.
  */
 
+#include <linux/cpumask.h>
 #include <linux/interrupt.h>
+#include <linux/kthread.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 
@@ -123,6 +125,85 @@ static void pool_zero(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, addr);
 	KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0, 300));
 	KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(zero, addr, dma));
+}
+
+/* most of the controller's memory: zeroing it is most of what the thread does */
+#define ZEROED_BYTES	(3 * FAKE_LOCAL_BYTES / 4)
+
+struct zeroing {
+	struct ucb_pool *pool;
+	atomic_t rounds;
+	bool removed;
+	struct completion held;
+	struct completion over;
+};
+
+static int zero_thread(void *data)
+{
+	struct zeroing *z = data;
+	dma_addr_t dma;
+	void *addr;
+
+	while ((addr = ucb_pool_zalloc(z->pool, GFP_KERNEL, &dma))) {
+		ucb_pool_free(z->pool, addr, dma);
+		atomic_inc(&z->rounds);
+	}
+	complete(&z->over);
+	return 0;
+}
+
+/* The thread above does not run until the controller has gone, or waits for it. */
+static int hold_thread(void *data)
+{
+	unsigned long end = jiffies + HZ / 4;
+	struct zeroing *z = data;
+
+	complete(&z->held);
+	while (!READ_ONCE(z->removed) && time_before(jiffies, end))
+		cpu_relax();
+	return 0;
+}
+
+static void start_on(struct kunit *test, unsigned int cpu, int (*fn)(void *), void *data,
+		     bool first)
+{
+	struct task_struct *task = kthread_create_on_cpu(fn, data, cpu, "ucb_pool/%u");
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	if (first)
+		sched_set_fifo(task);
+	wake_up_process(task);
+}
+
+/* What is zeroed is not taken away in the middle of it when the controller goes. */
+static void pool_zero_removed(struct kunit *test)
+{
+	static const unsigned int flags[] = { 0, UCB_POOL_DEBUG };
+	unsigned int i, cpu = cpumask_last(cpu_online_mask);
+	struct zeroing *z = kunit_kzalloc(test, sizeof(*z), GFP_KERNEL);
+	unsigned long end = jiffies + 60 * HZ;
+	struct fake_hcd *fake;
+
+	KUNIT_ASSERT_NOT_NULL(test, z);
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		fake = fake_hcd_get(test, FAKE_LOCALMEM);
+		z->pool = limits_pool(test, fake, ZEROED_BYTES, 1, 0, flags[i]);
+		z->removed = false;
+		atomic_set(&z->rounds, 0);
+		init_completion(&z->held);
+		init_completion(&z->over);
+		start_on(test, cpu, zero_thread, z, false);
+		while (atomic_read(&z->rounds) < 5 && time_before(jiffies, end))
+			schedule_timeout_uninterruptible(1);
+		KUNIT_EXPECT_GE(test, atomic_read(&z->rounds), 5);
+		start_on(test, cpu, hold_thread, z, true);
+		wait_for_completion(&z->held);
+		fake_hcd_remove(fake);
+		memset(fake->local, 0x5a, FAKE_LOCAL_BYTES);
+		WRITE_ONCE(z->removed, true);
+		wait_for_completion(&z->over);
+		KUNIT_EXPECT_NULL(test, memchr_inv(fake->local, 0x5a, FAKE_LOCAL_BYTES));
+	}
 }
 
 struct late_free {
@@ -408,6 +489,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE_PARAM(pool_alloc_free, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_limits, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_zero, kind_gen_params),
+	KUNIT_CASE(pool_zero_removed),
 	KUNIT_CASE_PARAM(pool_contexts, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_atomic_miss, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_dropin_zero, kind_gen_params),

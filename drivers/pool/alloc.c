@@ -16,29 +16,34 @@
 
 /*
  * Hand a buffer out that is on no list, off the fast path: a debug pool's with
- * what is watched. Reclaiming cannot free its record meanwhile.
+ * what is watched. Reclaiming cannot take its memory or record meanwhile.
  */
-void ucb_buf_give(struct ucb_buf *buf, u32 requested, int use,
-		  unsigned long caller, struct ucb_given *given)
+void ucb_buf_give(struct ucb_buf *buf, struct ucb_request *req)
 {
-	if (buf->block->pool->flags & UCB_POOL_DEBUG) {
-		ucb_guard_arm(buf, requested);
+	struct ucb_pool *pool = buf->block->pool;
+	int use = req->use;
+
+	if (req->zero)
+		ucb_zero(buf->addr, req->size);
+	if (pool->flags & UCB_POOL_DEBUG) {
+		ucb_guard_arm(buf, req->size);
 		ucb_stacks_save(buf, false);
 		use |= UCB_USE_SLOW;
 	}
-	WRITE_ONCE(buf->requested, requested);
-	ucb_buf_hand_out(buf, use, caller);
-	given->buf = buf;
-	given->addr = buf->addr;
-	given->dma = buf->dma;
+	trace_ucb_alloc(pool->id, req->size, req->caller);
+	WRITE_ONCE(buf->requested, req->size);
+	ucb_buf_hand_out(buf, use, req->caller);
+	req->buf = buf;
+	req->addr = buf->addr;
+	req->dma = buf->dma;
 }
 
 /*
  * Without the cache: from the depot, and from the other CPUs when that is
  * empty.
  */
-bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
-		   int use, unsigned long caller, struct ucb_given *given)
+bool ucb_pool_take(struct ucb_pool *pool, unsigned int class,
+		   struct ucb_request *req)
 {
 	bool drained = false;
 	struct ucb_buf *buf;
@@ -60,7 +65,7 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
 			ucb_buf_quarantine(buf);
 			continue;
 		}
-		ucb_buf_give(buf, requested, use, caller, given);
+		ucb_buf_give(buf, req);
 		break;
 	}
 	rcu_read_unlock();
@@ -88,33 +93,31 @@ static void ucb_pool_add_waiters(struct ucb_pool *pool, int add)
  * A search that misses no buffer: an ordinary one goes from cache to cache, and
  * buffers come home behind its back.
  */
-static bool ucb_pool_take_last(struct ucb_pool *pool, int use,
-			       unsigned long caller, struct ucb_given *given)
+static bool ucb_pool_take_last(struct ucb_pool *pool, struct ucb_request *req)
 {
 	bool got;
 
 	ucb_pool_add_waiters(pool, 1);
-	got = ucb_pool_take(pool, 0, pool->size, use, caller, given);
+	got = ucb_pool_take(pool, 0, req);
 	ucb_pool_add_waiters(pool, -1);
 	return got;
 }
 
 /* After a miss: grow, or have the worker do it. */
-static noinline bool ucb_pool_get_slow(struct ucb_pool *pool, gfp_t gfp,
-				       int use, unsigned long caller,
-				       struct ucb_given *given)
+static bool ucb_pool_get_slow(struct ucb_pool *pool, gfp_t gfp,
+			      struct ucb_request *req)
 {
 	bool sleeps = gfpflags_allow_blocking(gfp);
 	int ret = 0;
 
-	while (!ucb_pool_take(pool, 0, pool->size, use, caller, given)) {
+	while (!ucb_pool_take(pool, 0, req)) {
 		atomic_long_inc(&pool->misses);
 		if (sleeps) {
-			ret = ucb_pool_grow(pool, gfp, false);
+			ret = ucb_pool_grow(pool, gfp);
 			if (!ret)
 				continue;
 		}
-		if (ucb_pool_take_last(pool, use, caller, given))
+		if (ucb_pool_take_last(pool, req))
 			return true;
 		if (!sleeps)
 			ucb_pool_want(pool);
@@ -138,25 +141,38 @@ static __always_inline bool ucb_pool_zeroes(const struct ucb_pool *pool,
 	return want_init_on_alloc(gfp | pool->zero);
 }
 
-/* What the fast path has no room for. */
+/*
+ * What the fast path has no room for. It comes with IRQs off, and they are let
+ * on inside rcu_read_lock(): reclaiming waits for both, so that what is zeroed
+ * is the pool's still.
+ */
 static noinline void *ucb_pool_finish(struct ucb_pool *pool, void *addr,
-				      gfp_t gfp, unsigned long caller)
+				      gfp_t gfp, unsigned long caller,
+				      unsigned long flags)
 {
+	rcu_read_lock();
+	local_irq_restore(flags);
 	if (ucb_pool_zeroes(pool, gfp))
 		ucb_zero(addr, pool->size);
 	trace_ucb_alloc(pool->id, pool->size, caller);
+	rcu_read_unlock();
 	return addr;
 }
 
 static noinline void *ucb_pool_alloc_slow(struct ucb_pool *pool, gfp_t gfp,
 					  dma_addr_t *dma, unsigned long caller)
 {
-	struct ucb_given given;
+	struct ucb_request req = {
+		.size = pool->size,
+		.use = UCB_USE_OUT,
+		.zero = ucb_pool_zeroes(pool, gfp),
+		.caller = caller,
+	};
 
-	if (!ucb_pool_get_slow(pool, gfp, UCB_USE_OUT, caller, &given))
+	if (!ucb_pool_get_slow(pool, gfp, &req))
 		return NULL;
-	*dma = given.dma;
-	return ucb_pool_finish(pool, given.addr, gfp, caller);
+	*dma = req.dma;
+	return req.addr;
 }
 
 static __always_inline void *ucb_pool_get(struct ucb_pool *pool, gfp_t gfp,
@@ -176,9 +192,9 @@ static __always_inline void *ucb_pool_get(struct ucb_pool *pool, gfp_t gfp,
 	/* read with IRQs off: reclaiming may free the record */
 	addr = buf->addr;
 	*dma = buf->dma;
-	local_irq_restore(flags);
 	if (ucb_pool_zeroes(pool, gfp) || trace_ucb_alloc_enabled())
-		return ucb_pool_finish(pool, addr, gfp, caller);
+		return ucb_pool_finish(pool, addr, gfp, caller, flags);
+	local_irq_restore(flags);
 	return addr;
 }
 
@@ -222,22 +238,31 @@ EXPORT_SYMBOL_GPL(ucb_pool_zalloc);
 
 static noinline struct ucb_buf *ucb_buf_finish(struct ucb_pool *pool,
 					       struct ucb_buf *buf, gfp_t gfp,
-					       unsigned long caller)
+					       unsigned long caller,
+					       unsigned long flags)
 {
-	ucb_pool_finish(pool, buf->addr, gfp, caller);
+	ucb_pool_finish(pool, buf->addr, gfp, caller, flags);
 	return buf;
+}
+
+static struct ucb_request ucb_handle_request(const struct ucb_pool *pool,
+					     gfp_t gfp, unsigned long caller)
+{
+	return (struct ucb_request){
+		.size = pool->size,
+		.use = UCB_USE_OUT | UCB_USE_HANDLE,
+		.zero = ucb_pool_zeroes(pool, gfp),
+		.caller = caller,
+	};
 }
 
 static noinline struct ucb_buf *ucb_buf_alloc_slow(struct ucb_pool *pool,
 						   gfp_t gfp,
 						   unsigned long caller)
 {
-	struct ucb_given given;
+	struct ucb_request req = ucb_handle_request(pool, gfp, caller);
 
-	if (!ucb_pool_get_slow(pool, gfp, UCB_USE_OUT | UCB_USE_HANDLE, caller,
-			       &given))
-		return NULL;
-	return ucb_buf_finish(pool, given.buf, gfp, caller);
+	return ucb_pool_get_slow(pool, gfp, &req) ? req.buf : NULL;
 }
 
 /**
@@ -264,9 +289,9 @@ struct ucb_buf *ucb_buf_alloc(struct ucb_pool *pool, gfp_t gfp)
 		return ucb_buf_alloc_slow(pool, gfp, _RET_IP_);
 	}
 	ucb_buf_hand_out(buf, UCB_USE_OUT | UCB_USE_HANDLE, _RET_IP_);
-	local_irq_restore(flags);
 	if (ucb_pool_zeroes(pool, gfp) || trace_ucb_alloc_enabled())
-		return ucb_buf_finish(pool, buf, gfp, _RET_IP_);
+		return ucb_buf_finish(pool, buf, gfp, _RET_IP_, flags);
+	local_irq_restore(flags);
 	return buf;
 }
 EXPORT_SYMBOL_GPL(ucb_buf_alloc);
@@ -283,36 +308,35 @@ EXPORT_SYMBOL_GPL(ucb_buf_alloc);
  * Context: Process; may sleep.
  * Return: The buffer, to be given back with ucb_buf_free(); or ERR_PTR of
  * -ETIMEDOUT when none came home in time, -ERESTARTSYS when a signal came,
- * -ENODEV when the pool is going.
+ * -ENOMEM when the pool has none and there is no memory for one, -ENODEV when
+ * the pool is going.
  */
 struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
 				   unsigned long timeout)
 {
-	const int use = UCB_USE_OUT | UCB_USE_HANDLE;
-	struct ucb_given given;
+	struct ucb_request req = ucb_handle_request(pool, gfp, _RET_IP_);
 	bool got = false;
 	long ret;
 
 	might_sleep();
-	if (ucb_pool_get_slow(pool, gfp | __GFP_NOWARN, use, _RET_IP_, &given))
-		goto out;
+	if (ucb_pool_get_slow(pool, gfp | __GFP_NOWARN, &req))
+		return req.buf;
 	if (!ucb_pool_enter(pool))
 		return ERR_PTR(-ENODEV);
+	if (!READ_ONCE(pool->nr_bufs)) {
+		/* nothing is out that could come home */
+		ucb_pool_exit(pool);
+		return ERR_PTR(-ENOMEM);
+	}
 	ucb_pool_add_waiters(pool, 1);
 	ret = wait_event_interruptible_timeout(pool->home_wait,
-					       (got = ucb_pool_take(pool, 0, pool->size, use,
-								    _RET_IP_, &given)) ||
+					       (got = ucb_pool_take(pool, 0, &req)) ||
 					       READ_ONCE(pool->dying),
 					       timeout);
 	ucb_pool_add_waiters(pool, -1);
-	/* inside: what is zeroed has not been reclaimed */
-	if (got)
-		ucb_buf_finish(pool, given.buf, gfp, _RET_IP_);
 	ucb_pool_exit(pool);
 	if (!got)
 		return ERR_PTR(ret > 0 ? -ENODEV : ret ?: -ETIMEDOUT);
-	return given.buf;
-out:
-	return ucb_buf_finish(pool, given.buf, gfp, _RET_IP_);
+	return req.buf;
 }
 EXPORT_SYMBOL_GPL(ucb_buf_alloc_wait);

@@ -157,7 +157,10 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	block->stride = stride;
 	if ((pool->flags & UCB_POOL_DEBUG) && !ucb_stacks_alloc(block, gfp))
 		goto err_free;
-	block->addr = ucb_core_alloc(pool, size, gfp & ~__GFP_ZERO, &block->dma);
+	gfp &= ~__GFP_ZERO;
+	block->addr = ucb_core_alloc(pool, size, gfp, &block->dma);
+	if (!block->addr && ucb_pools_settle(gfp))
+		block->addr = ucb_core_alloc(pool, size, gfp, &block->dma);
 	if (!block->addr)
 		goto err_free;
 	if (!ucb_core_zeroes(pool, size))

@@ -46,8 +46,7 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 	struct ucb_pool *pool, *other = NULL;
 	unsigned long flags;
 
-	/* no allocator in hardirq */
-	if (in_hardirq())
+	if (!ucb_may_allocate(gfp))
 		return NULL;
 	pool = ucb_pool_new(udev, true, gfp);
 	if (!pool)
@@ -110,23 +109,20 @@ static __always_inline unsigned int ucb_dropin_class(size_t size)
 
 /* A block of one buffer, which is handed out. */
 static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
-			     size_t bytes, u32 requested, gfp_t gfp,
-			     unsigned long caller, struct ucb_given *given)
+			     size_t bytes, gfp_t gfp, struct ucb_request *req)
 {
 	struct ucb_block *block;
 
 	atomic_long_inc(&pool->misses);
-	if (in_hardirq() || (IS_ENABLED(CONFIG_PREEMPT_RT) &&
-			     !gfpflags_allow_blocking(gfp)))
+	if (!ucb_may_allocate(gfp))
 		return false;
 	if (!ucb_pool_enter(pool))
 		return false;
 	block = ucb_block_new(pool, class, 1, bytes, bytes, gfp);
-	if (!block && ucb_pools_settle(gfp))
-		block = ucb_block_new(pool, class, 1, bytes, bytes, gfp);
 	if (block) {
-		ucb_buf_give(&block->bufs[0], requested, UCB_USE_OUT, caller,
-			     given);
+		/* it is zeroes, or a debug pool's poison */
+		req->zero &= !!(pool->flags & UCB_POOL_DEBUG);
+		ucb_buf_give(&block->bufs[0], req);
 		/* a drop-in pool has no max */
 		ucb_depot_add(pool, block, true);
 	}
@@ -144,9 +140,14 @@ static noinline void *ucb_dropin_alloc_slow(struct usb_device *udev,
 					    dma_addr_t *dma,
 					    unsigned long caller)
 {
-	bool recycled, debug, ok, again = true;
-	struct ucb_given given;
+	struct ucb_request req = {
+		.size = size,
+		.use = UCB_USE_OUT,
+		.zero = ucb_dropin_zeroes(size, gfp),
+		.caller = caller,
+	};
 	struct ucb_pool *pool;
+	bool ok, again = true;
 	unsigned int class;
 	size_t bytes;
 
@@ -157,49 +158,40 @@ retry:
 	pool = ucb_dropin_get(udev, gfp);
 	if (!pool)
 		return NULL;
-	debug = pool->flags & UCB_POOL_DEBUG;
-	if (debug)
+	if (pool->flags & UCB_POOL_DEBUG)
 		bytes += UCB_GUARD_BYTES;
 	class = pool->kind == UCB_HCD_LOCALMEM ? UCB_CLASS_NONE :
 						 ucb_dropin_class(bytes);
 	if (class != UCB_CLASS_NONE)
 		bytes = BIT(class + UCB_CLASS_MIN_SHIFT);
 
-	recycled = ucb_pool_take(pool, class, size, UCB_USE_OUT, caller, &given);
-	ok = recycled || ucb_dropin_fresh(pool, class, bytes, size, gfp, caller,
-					  &given);
-	if (ok) {
-		/* a new buffer is zeroes, or a debug pool's poison */
-		if ((recycled || debug) && ucb_dropin_zeroes(size, gfp))
-			ucb_zero(given.addr, size);
-		trace_ucb_alloc(pool->id, size, caller);
-		*dma = given.dma;
-	} else if (again && READ_ONCE(pool->dying)) {
+	ok = ucb_pool_take(pool, class, &req) ||
+	     ucb_dropin_fresh(pool, class, bytes, gfp, &req);
+	if (!ok && again && READ_ONCE(pool->dying)) {
 		/* of a device that is just bound again: there can be a new one */
 		again = false;
 		ucb_pool_put(pool);
 		goto retry;
 	}
 	ucb_pool_put(pool);
-	return ok ? given.addr : NULL;
+	if (!ok)
+		return NULL;
+	*dma = req.dma;
+	return req.addr;
 }
 
-/* What the fast path has no room for. */
-static noinline void *ucb_dropin_finish(struct usb_device *udev, void *addr,
+/* What the fast path has no room for: as ucb_pool_finish(). */
+static noinline void *ucb_dropin_finish(const struct ucb_pool *pool, void *addr,
 					size_t size, gfp_t gfp,
-					unsigned long caller)
+					unsigned long caller,
+					unsigned long flags)
 {
-	struct ucb_pool *pool;
-
+	rcu_read_lock();
+	local_irq_restore(flags);
 	if (ucb_dropin_zeroes(size, gfp))
 		ucb_zero(addr, size);
-	if (trace_ucb_alloc_enabled()) {
-		rcu_read_lock();
-		pool = ucb_dropin_find(udev);
-		if (pool)
-			trace_ucb_alloc(pool->id, size, caller);
-		rcu_read_unlock();
-	}
+	trace_ucb_alloc(pool->id, size, caller);
+	rcu_read_unlock();
 	return addr;
 }
 
@@ -214,8 +206,8 @@ static noinline void *ucb_dropin_finish(struct usb_device *udev, void *addr,
  * it gives. The buffer is zeroed above 2048 bytes, and below with __GFP_ZERO
  * or init_on_alloc.
  *
- * Context: Any but NMI, as @gfp says. In hardirq only buffers that were used
- * before are given.
+ * Context: Any but NMI, as @gfp says. In hardirq, and on PREEMPT_RT where the
+ * caller cannot sleep, only buffers that were used before are given.
  * Return: The buffer's address, to be given back with ucb_free_coherent(); or
  * NULL: no memory, @size is 0, or the controller is going.
  */
@@ -240,9 +232,9 @@ void *ucb_alloc_coherent(struct usb_device *udev, size_t size, gfp_t gfp,
 	ucb_buf_hand_out(buf, UCB_USE_OUT, _RET_IP_);
 	addr = buf->addr;
 	*dma = buf->dma;
-	local_irq_restore(flags);
 	if (ucb_dropin_zeroes(size, gfp) || trace_ucb_alloc_enabled())
-		return ucb_dropin_finish(udev, addr, size, gfp, _RET_IP_);
+		return ucb_dropin_finish(pool, addr, size, gfp, _RET_IP_, flags);
+	local_irq_restore(flags);
 	return addr;
 }
 EXPORT_SYMBOL_GPL(ucb_alloc_coherent);

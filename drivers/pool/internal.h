@@ -282,10 +282,15 @@ struct ucb_pool {
 };
 
 /*
- * A buffer that was handed out: what the driver is told is read before
- * reclaiming can free the record.
+ * What is asked for, off the fast path: @use is UCB_USE_OUT, with a handle or
+ * not; and what was handed out, read before reclaiming can free the record.
  */
-struct ucb_given {
+struct ucb_request {
+	u32 size;
+	int use;
+	bool zero;
+	unsigned long caller;
+
 	struct ucb_buf *buf;
 	void *addr;
 	dma_addr_t dma;
@@ -305,14 +310,20 @@ bool ucb_pools_settle(gfp_t gfp);
 void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block);
 bool ucb_pool_enter(struct ucb_pool *pool);
 void ucb_pool_exit(struct ucb_pool *pool);
-int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker);
+int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp);
 void ucb_pool_want(struct ucb_pool *pool);
 
 /* alloc.c */
-void ucb_buf_give(struct ucb_buf *buf, u32 requested, int use,
-		  unsigned long caller, struct ucb_given *given);
-bool ucb_pool_take(struct ucb_pool *pool, unsigned int class, u32 requested,
-		   int use, unsigned long caller, struct ucb_given *given);
+/* No allocator in hardirq; on RT, none where the caller cannot sleep. */
+static inline bool ucb_may_allocate(gfp_t gfp)
+{
+	return !in_hardirq() && (!IS_ENABLED(CONFIG_PREEMPT_RT) ||
+				 gfpflags_allow_blocking(gfp));
+}
+
+void ucb_buf_give(struct ucb_buf *buf, struct ucb_request *req);
+bool ucb_pool_take(struct ucb_pool *pool, unsigned int class,
+		   struct ucb_request *req);
 
 /* cache.c */
 struct ucb_buf *ucb_depot_get(struct ucb_pool *pool, unsigned int class);

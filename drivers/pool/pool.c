@@ -97,19 +97,6 @@ static size_t ucb_pool_stride(const struct ucb_pool *pool)
 /* blocks on their way back to the core */
 static atomic_t ucb_reaping;
 
-/*
- * What was freed may be on its way still, to a core that has too little without
- * it: wait for that, and say whether it is worth another try. Not from the
- * worker.
- */
-bool ucb_pools_settle(gfp_t gfp)
-{
-	if (!gfpflags_allow_blocking(gfp) || !atomic_read(&ucb_reaping))
-		return false;
-	flush_workqueue(ucb_wq);
-	return true;
-}
-
 /* pool->lock is held; @block is on no list of the pool any more. */
 void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block)
 {
@@ -123,7 +110,7 @@ void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block)
  * -ENOSPC when max buffers are there, -ENOMEM, -ENODEV when the pool is going.
  * 0 may also mean that others added what was still missing.
  */
-int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker)
+int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp)
 {
 	size_t stride = ucb_pool_stride(pool);
 	size_t size = stride;
@@ -147,8 +134,6 @@ int ucb_pool_grow(struct ucb_pool *pool, gfp_t gfp, bool worker)
 		goto out;
 	}
 	block = ucb_block_new(pool, 0, nr, stride, size, gfp);
-	if (!block && !worker && ucb_pools_settle(gfp))
-		block = ucb_block_new(pool, 0, nr, stride, size, gfp);
 	if (!block) {
 		ret = -ENOMEM;
 	} else if (!ucb_depot_add(pool, block, false)) {
@@ -178,7 +163,24 @@ static void ucb_pool_work(struct work_struct *work)
 	pool->want = false;
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	if (want)
-		ucb_pool_grow(pool, GFP_NOIO | __GFP_NOWARN, true);
+		ucb_pool_grow(pool, GFP_NOIO | __GFP_NOWARN);
+}
+
+/*
+ * What was freed may be on its way still, to a core that has too little without
+ * it: wait for that, and say whether it is worth another try. The worker is
+ * that way, and does not wait for itself.
+ */
+bool ucb_pools_settle(gfp_t gfp)
+{
+	struct work_struct *work = current_work();
+
+	if (!gfpflags_allow_blocking(gfp) || !atomic_read(&ucb_reaping))
+		return false;
+	if (work && work->func == ucb_pool_work)
+		return false;
+	flush_workqueue(ucb_wq);
+	return true;
 }
 
 static void ucb_pool_show(struct work_struct *work)
@@ -302,7 +304,7 @@ static int ucb_pool_fill(struct ucb_pool *pool, unsigned int min)
 	int ret = 0;
 
 	while (!ret && READ_ONCE(pool->nr_bufs) < min)
-		ret = ucb_pool_grow(pool, GFP_KERNEL, false);
+		ret = ucb_pool_grow(pool, GFP_KERNEL);
 	if (ret)
 		dev_err(&pool->udev->dev,
 			"ucb: pool %u (%s): min %u not met, %u buffers of %zu bytes allocated: %pe\n",
