@@ -241,13 +241,11 @@ void ucb_cache_overflow(struct ucb_block *block)
 	raw_spin_unlock(&pool->lock);
 }
 
-/* Put what all CPUs have into the depot. */
-void ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
+/* Put what all CPUs have into the depot. pool->lock is held. */
+static void ucb_cache_drain_class(struct ucb_pool *pool, unsigned int class)
 {
-	unsigned long flags;
 	int cpu;
 
-	raw_spin_lock_irqsave(&pool->lock, flags);
 	for_each_possible_cpu(cpu) {
 		struct ucb_cache *cache = per_cpu_ptr(pool->cache + class, cpu);
 		struct llist_node *chain;
@@ -260,13 +258,29 @@ void ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
 		cache->taken += ucb_depot_put(pool, chain);
 		ucb_cache_set_limit(pool, cache, class);
 	}
+}
+
+void ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&pool->lock, flags);
+	ucb_cache_drain_class(pool, class);
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
+}
+
+/* pool->lock is held. */
+void ucb_cache_drain_all(struct ucb_pool *pool)
+{
+	unsigned int class;
+
+	for (class = 0; class < pool->nr_classes; class++)
+		ucb_cache_drain_class(pool, class);
 }
 
 /*
  * Give idle blocks back, as long as @keep buffers stay and up to @pages pages;
- * returns the pages. pool->lock is held. The bytes of a debug pool stay under
- * watch.
+ * returns the pages. pool->lock is held.
  */
 unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
 			     unsigned long pages)

@@ -127,6 +127,9 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 		ucb_depot_add(pool, block, true);
 	}
 	ucb_pool_exit(pool);
+	/* a sweep that came meanwhile has let the pool be, for this call */
+	if (READ_ONCE(pool->gone))
+		ucb_dropin_sweep();
 	return block;
 }
 
@@ -239,7 +242,39 @@ void *ucb_alloc_coherent(struct usb_device *udev, size_t size, gfp_t gfp,
 }
 EXPORT_SYMBOL_GPL(ucb_alloc_coherent);
 
-/* End a pool whose device is gone once nothing of it is out; or any, @all. */
+/*
+ * True when the controller is gone; or the device is, and nothing is out: then
+ * buffers come and go through the depot, so that its count is exact. pool->lock
+ * is held.
+ */
+static bool ucb_dropin_is_over(struct ucb_pool *pool)
+{
+	if (pool->dead)
+		return true;
+	if (!pool->gone || atomic_read(&pool->users))
+		return false;
+	ucb_cache_drain_all(pool);
+	return pool->nr_out == pool->nr_bad;
+}
+
+/* Out of the table; and if it is over, nothing of it is handed out any more. */
+static bool ucb_dropin_remove(struct ucb_pool *pool, bool all)
+{
+	bool over;
+
+	raw_spin_lock(&pool->lock);
+	over = ucb_dropin_is_over(pool);
+	if (over || all)
+		hlist_del_rcu(&pool->dropin_node);
+	if (over) {
+		WRITE_ONCE(pool->dying, true);
+		WRITE_ONCE(pool->dead, true);
+	}
+	raw_spin_unlock(&pool->lock);
+	return over || all;
+}
+
+/* The next pool that is over, or any with @all; it is for the caller to end. */
 static struct ucb_pool *ucb_dropin_next(bool all)
 {
 	struct ucb_pool *pool;
@@ -249,16 +284,8 @@ static struct ucb_pool *ucb_dropin_next(bool all)
 	raw_spin_lock_irqsave(&ucb_dropin_lock, flags);
 	for (i = 0; i < ARRAY_SIZE(ucb_dropins); i++) {
 		hlist_for_each_entry(pool, &ucb_dropins[i], dropin_node) {
-			bool end;
-
-			raw_spin_lock(&pool->lock);
-			end = all || (pool->gone &&
-				      (pool->dead || !ucb_cache_live(pool)));
-			raw_spin_unlock(&pool->lock);
-			if (end) {
-				hlist_del_rcu(&pool->dropin_node);
+			if (ucb_dropin_remove(pool, all))
 				goto out;
-			}
 		}
 	}
 	pool = NULL;

@@ -333,6 +333,7 @@ unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
 			     unsigned long pages);
 void ucb_cache_overflow(struct ucb_block *block);
 void ucb_cache_drain(struct ucb_pool *pool, unsigned int class);
+void ucb_cache_drain_all(struct ucb_pool *pool);
 void ucb_cache_set_limits(struct ucb_pool *pool);
 void ucb_buf_quarantine(struct ucb_buf *buf);
 unsigned int ucb_cache_total(struct ucb_pool *pool);

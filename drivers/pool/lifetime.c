@@ -343,11 +343,15 @@ static bool ucb_pool_regains_device(struct ucb_pool *pool, const void *udev)
 void ucb_pools_device_gone(struct usb_device *udev)
 {
 	struct ucb_pool *pool;
+	bool dropin = false;
 
 	while ((pool = ucb_pools_next(ucb_pool_loses_device, udev))) {
+		dropin |= pool->dropin;
 		ucb_pool_revoke(pool);
 		ucb_pool_put(pool);
 	}
+	if (!dropin)
+		return;
 	/* a free that has not seen gone is over before the sweep counts */
 	synchronize_rcu();
 	ucb_dropin_sweep();

@@ -2,12 +2,20 @@
 /*
  * Memory pressure: idle blocks above a pool's min go back, through its worker.
  * A lock that is taken is left alone: reclaim may run in the middle of anything.
+ * So are debug pools, whose bytes at home are under watch.
  */
 
 #include "../compat.h"
 #include "internal.h"
 
 static struct shrinker *ucb_shrinker;
+
+/* pool->lock is held. */
+static bool ucb_pool_shrinks(const struct ucb_pool *pool)
+{
+	return !pool->dead && !(pool->flags & UCB_POOL_DEBUG) &&
+	       pool->nr_bufs > pool->min;
+}
 
 /* What is at home, in the depot or in a CPU's cache. IRQs are off. */
 static unsigned long ucb_pool_idle_pages(struct ucb_pool *pool)
@@ -16,7 +24,7 @@ static unsigned long ucb_pool_idle_pages(struct ucb_pool *pool)
 
 	if (!raw_spin_trylock(&pool->lock))
 		return 0;
-	if (!pool->dead && pool->nr_bufs > pool->min)
+	if (ucb_pool_shrinks(pool))
 		bytes = ucb_depot_bytes(pool) + ucb_cache_bytes(pool);
 	raw_spin_unlock(&pool->lock);
 	return bytes >> PAGE_SHIFT;
@@ -65,23 +73,30 @@ static struct ucb_pool *ucb_shrink_next(unsigned int after)
 	return found;
 }
 
+static unsigned long ucb_pool_shrink(struct ucb_pool *pool, unsigned long pages)
+{
+	unsigned long done = 0, flags;
+
+	if (!raw_spin_trylock_irqsave(&pool->lock, flags))
+		return 0;
+	if (ucb_pool_shrinks(pool)) {
+		ucb_cache_drain_all(pool);
+		done = ucb_depot_trim(pool, pool->min, pages);
+	}
+	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	return done;
+}
+
 static unsigned long ucb_shrink_scan(struct shrinker *shrinker,
 				     struct shrink_control *sc)
 {
-	unsigned long done = 0, flags;
+	unsigned long done = 0;
 	struct ucb_pool *pool;
-	unsigned int class;
 	unsigned int id = 0;
 
 	while (done < sc->nr_to_scan && (pool = ucb_shrink_next(id))) {
 		id = pool->id;
-		for (class = 0; class < pool->nr_classes; class++)
-			ucb_cache_drain(pool, class);
-		if (raw_spin_trylock_irqsave(&pool->lock, flags)) {
-			done += ucb_depot_trim(pool, pool->min,
-					       sc->nr_to_scan - done);
-			raw_spin_unlock_irqrestore(&pool->lock, flags);
-		}
+		done += ucb_pool_shrink(pool, sc->nr_to_scan - done);
 		ucb_pool_put(pool);
 	}
 	return done ?: SHRINK_STOP;
