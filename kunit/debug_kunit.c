@@ -204,6 +204,37 @@ static void debug_after_free_at_end(struct kunit *test)
 					       "got 0x63, "));
 }
 
+/* And when its block goes before: here, for the pool has become smaller. */
+static void debug_after_free_resized(struct kunit *test)
+{
+	static const struct ucb_pool_params params = {
+		.name = "watched", .size = 4000, .min = 8, .max = 8, .flags = UCB_POOL_DEBUG,
+	};
+	struct ucb_pool *pool = pool_get(test, kind_hcd(test)->udev, &params);
+	unsigned long end = jiffies + 60 * HZ;
+	struct ucb_pool_stats stats;
+	struct taken taken[8];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(taken); i++) {
+		taken[i] = debug_take(pool);
+		KUNIT_ASSERT_NOT_NULL(test, taken[i].addr);
+	}
+	for (i = 0; i < ARRAY_SIZE(taken); i++) {
+		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[i]));
+		taken[i].addr[i] ^= 0xff;
+	}
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_resize(pool, 0, 4));
+	/* by the worker: a block of four, or four of one */
+	do {
+		schedule_timeout_uninterruptible(1);
+		ucb_pool_get_stats(pool, &stats);
+	} while (stats.misuse[UCB_MISUSE_USE_AFTER_FREE] < 4 && time_before(jiffies, end));
+	KUNIT_EXPECT_EQ(test, 4, stats.misuse[UCB_MISUSE_USE_AFTER_FREE]);
+	KUNIT_EXPECT_EQ(test, 4, stats.buffers);
+	kunit_release_action(test, pool_destroy, pool);
+}
+
 /* The stacks that the report shows have the functions that did it. */
 static void expect_stacks(struct watch *w)
 {
@@ -601,6 +632,7 @@ static struct kunit_case debug_cases[] = {
 	KUNIT_CASE_PARAM(debug_overrun, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_after_free, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_after_free_at_end, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_after_free_resized, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_stacks, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_refused, kind_gen_params),
 	KUNIT_CASE(debug_flood),

@@ -289,15 +289,19 @@ unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
 	unsigned long done = 0;
 	unsigned int class;
 
-	if (pool->dead || (pool->flags & UCB_POOL_DEBUG))
+	if (pool->dead)
 		return 0;
 	for (class = 0; class < pool->nr_classes; class++) {
 		list_for_each_entry_safe_reverse(block, next,
 						 &pool->depot[class], depot) {
-			if (done >= pages || block->nr_home < block->nr)
+			if (done >= pages || pool->nr_bufs < keep + block->nr)
 				break;
-			if (pool->nr_bufs < keep + block->nr)
+			if (block->nr_home < block->nr) {
+				/* a debug pool's are in the order of frees */
+				if (pool->flags & UCB_POOL_DEBUG)
+					continue;
 				break;
+			}
 			done += DIV_ROUND_UP(block->size, PAGE_SIZE);
 			ucb_depot_reap(pool, block);
 		}

@@ -133,3 +133,13 @@ bool ucb_poison_intact(struct ucb_buf *buf)
 		ucb_guard_dump(buf, bad, end, UCB_MISUSE_USE_AFTER_FREE);
 	return !bad;
 }
+
+/* What is at home goes with its block, and is not handed out again: a last look. */
+void ucb_block_check_home(struct ucb_block *block)
+{
+	struct ucb_buf *buf;
+
+	if (block->pool->flags & UCB_POOL_DEBUG)
+		llist_for_each_entry(buf, block->home, node)
+			ucb_poison_intact(buf);
+}

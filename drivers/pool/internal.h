@@ -424,6 +424,7 @@ void ucb_guard_arm(struct ucb_buf *buf, u32 requested);
 bool ucb_guard_intact(struct ucb_buf *buf);
 void ucb_poison(struct ucb_buf *buf);
 bool ucb_poison_intact(struct ucb_buf *buf);
+void ucb_block_check_home(struct ucb_block *block);
 
 /* sgtable.c */
 const char *ucb_why_no_pages(const struct ucb_pool *pool);

@@ -106,22 +106,12 @@ static bool ucb_buf_reclaim(struct ucb_buf *buf, struct ucb_kept *kept)
 	return busy;
 }
 
-/* What is at home in a debug pool is not handed out again: looked at now. */
-static void ucb_block_check_home(struct ucb_block *block)
-{
-	struct ucb_buf *buf;
-
-	llist_for_each_entry(buf, block->home, node)
-		ucb_poison_intact(buf);
-}
-
 static bool ucb_block_reclaim(struct ucb_block *block, struct ucb_kept *kept)
 {
 	bool busy = false;
 	unsigned int i;
 
-	if (block->pool->flags & UCB_POOL_DEBUG)
-		ucb_block_check_home(block);
+	ucb_block_check_home(block);
 	for (i = 0; i < block->nr; i++)
 		busy |= ucb_buf_reclaim(&block->bufs[i], kept);
 	return busy;

@@ -154,6 +154,7 @@ static void ucb_pool_work(struct work_struct *work)
 	bool want;
 
 	llist_for_each_entry_safe(block, next, reap, reap) {
+		ucb_block_check_home(block);
 		ucb_block_hide(block);
 		ucb_block_release_memory(block);
 		atomic_dec(&ucb_reaping);
