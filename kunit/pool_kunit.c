@@ -335,6 +335,44 @@ static void pool_dropin_alignment(struct kunit *test)
 	}
 }
 
+/* What is too large for the page allocator is refused, and that without a WARN. */
+static void pool_too_large(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct ucb_pool *pool = limits_pool(test, fake, KMALLOC_MAX_SIZE, 0, 0, UCB_POOL_DEBUG);
+	dma_addr_t dma;
+	void *addr;
+
+	addr = ucb_pool_alloc(pool, GFP_KERNEL, &dma);
+	if (addr)
+		KUNIT_EXPECT_EQ(test, 0, ucb_pool_free(pool, addr, dma));
+	addr = ucb_alloc_coherent(fake->udev, KMALLOC_MAX_SIZE + 1, GFP_KERNEL, &dma);
+	if (addr)
+		KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, KMALLOC_MAX_SIZE + 1,
+							   addr, dma));
+	if (fake->kind == FAKE_PIO)
+		KUNIT_EXPECT_NULL(test, addr);
+}
+
+/*
+ * A drop-in pool that was made after its device had been unbound by hand goes
+ * with the controller too: nobody but the case has the device then.
+ */
+static void pool_dropin_unbound(struct kunit *test)
+{
+	struct fake_hcd *fake = fake_hcd_get(test, FAKE_PIO);
+	struct kref *ref = &fake->udev->dev.kobj.kref;
+	unsigned long end = jiffies + 60 * HZ;
+	dma_addr_t dma;
+
+	device_release_driver(&fake->udev->dev);
+	KUNIT_ASSERT_NOT_NULL(test, ucb_alloc_coherent(fake->udev, 64, GFP_KERNEL, &dma));
+	fake_hcd_remove(fake);
+	while (kref_read(ref) > 1 && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_EQ(test, 1, kref_read(ref));
+}
+
 struct odd {
 	void *addr;
 	dma_addr_t dma;
@@ -494,6 +532,8 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE_PARAM(pool_atomic_miss, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_dropin_zero, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_dropin_alignment, kind_gen_params),
+	KUNIT_CASE_PARAM(pool_too_large, kind_gen_params),
+	KUNIT_CASE(pool_dropin_unbound),
 	KUNIT_CASE(pool_local_exhausted),
 	KUNIT_CASE_PARAM(pool_sgtable, kind_gen_params),
 	KUNIT_CASE_PARAM(pool_destroy_reclaims, kind_gen_params),

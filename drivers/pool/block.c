@@ -126,6 +126,9 @@ static void *ucb_core_alloc(struct ucb_pool *pool, size_t size, gfp_t gfp,
 	void *addr;
 
 	atomic_long_inc(&pool->core_allocs);
+	/* what a caller asks for is no reason for the page allocator to WARN */
+	if (size > KMALLOC_MAX_SIZE)
+		gfp |= __GFP_NOWARN;
 	if (scope)
 		noio = memalloc_noio_save();
 	addr = usb_alloc_coherent(pool->udev, size, gfp, dma);
