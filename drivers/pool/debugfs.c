@@ -106,9 +106,9 @@ static int buffers_show(struct seq_file *m, void *unused)
 				more++;
 				continue;
 			}
-			rows[nr].size = buf->requested;
+			rows[nr].size = READ_ONCE(buf->requested);
 			rows[nr].use = use;
-			rows[nr++].caller = buf->caller;
+			rows[nr++].caller = READ_ONCE(buf->caller);
 		}
 	}
 	raw_spin_unlock_irqrestore(&pool->lock, flags);

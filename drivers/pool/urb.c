@@ -21,7 +21,7 @@
  */
 int ucb_urb_attach(struct urb *urb, struct ucb_buf *buf, size_t length)
 {
-	if (length > buf->requested || length > U32_MAX)
+	if (length > buf->requested)
 		return -EINVAL;
 	urb->transfer_buffer = buf->addr;
 	urb->transfer_dma = buf->dma;
@@ -95,8 +95,8 @@ static bool ucb_urb_matches(const struct urb *urb, const struct ucb_buf *buf)
  * Context: As usb_submit_urb().
  * Return: 0; -EINVAL when the URB's fields do not match its buffer; -ENOENT
  * when transfer_buffer is no buffer that the driver has; -EBUSY when @urb is in
- * flight, or another one on that buffer; -ENODEV when the pool is going or its device has
- * gone; or what usb_submit_urb() returns.
+ * flight, or another one on that buffer; -ENODEV when the pool is going or its
+ * device has gone; or what usb_submit_urb() returns.
  */
 int ucb_submit_urb(struct urb *urb, gfp_t gfp)
 {
