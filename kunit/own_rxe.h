@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * An RDMA device of the case's own, on a netdev of its own, to be removed; made
- * by the requests that the programs ip and rdma send.
+ * A software RDMA device of the case's own, on a netdev of its own, to be
+ * removed; made by the requests that the programs ip and rdma send.
  */
 #ifndef _UCB_KUNIT_OWN_RXE_H
 #define _UCB_KUNIT_OWN_RXE_H
@@ -118,7 +118,7 @@ static inline int own_addr_add(void)
  * By another name each time: when its netdev goes first, a device is unregistered
  * in a work item, and its name is free some time after that.
  */
-static inline int own_rxe_add(void)
+static inline int own_rdma_add(const char *type)
 {
 	static unsigned int nr;
 	char name[16];
@@ -127,13 +127,14 @@ static inline int own_rxe_add(void)
 
 	if (!skb)
 		return -ENOMEM;
-	scnprintf(name, sizeof(name), "ucb_rxe%u", ++nr);
+	scnprintf(name, sizeof(name), "ucb_own%u", ++nr);
 	nla_put_string(skb, RDMA_NLDEV_ATTR_DEV_NAME, name);
-	nla_put_string(skb, RDMA_NLDEV_ATTR_LINK_TYPE, "rxe");
+	nla_put_string(skb, RDMA_NLDEV_ATTR_LINK_TYPE, type);
 	nla_put_string(skb, RDMA_NLDEV_ATTR_NDEV_NAME, OWN_NETDEV);
 	return own_send(NETLINK_RDMA, skb);
 }
 
+/* As "rdma link del" does. */
 static inline int own_rxe_del(void)
 {
 	struct ib_device *ibdev = rdma_device_on(OWN_NETDEV);
@@ -151,19 +152,24 @@ static inline void remove_own(void *unused)
 	own_netdev_del();
 }
 
-/* A device to be removed: known, but not held. */
-static inline struct ib_device *make_own(struct kunit *test)
+/* A device of @type, rxe or siw, to be removed: known, but not held. */
+static inline struct ib_device *make_own_of(struct kunit *test, const char *type)
 {
 	struct ib_device *ibdev;
 
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, remove_own, NULL), 0);
 	KUNIT_ASSERT_EQ(test, own_netdev_add(), 0);
 	KUNIT_ASSERT_EQ(test, own_addr_add(), 0);
-	KUNIT_ASSERT_EQ(test, own_rxe_add(), 0);
+	KUNIT_ASSERT_EQ(test, own_rdma_add(type), 0);
 	ibdev = rdma_device_on(OWN_NETDEV);
 	KUNIT_ASSERT_NOT_NULL(test, ibdev);
 	ib_device_put(ibdev);
 	return ibdev;
+}
+
+static inline struct ib_device *make_own(struct kunit *test)
+{
+	return make_own_of(test, "rxe");
 }
 
 #endif /* _UCB_KUNIT_OWN_RXE_H */

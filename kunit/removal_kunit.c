@@ -2,26 +2,16 @@
 /*
  * The bridge on an RDMA device whose port goes down, and on one that is removed.
  *
- * Needs an RDMA device that isolates, named rxe0, a USB device on an xHCI
- * controller, and the programs ip and rdma, with which each case makes a device
- * of its own: on rxe, and where nothing is asked of it that siw does not do, on
- * siw too.
+ * Needs an RDMA device that isolates, named rxe0, and a USB device on an xHCI
+ * controller. Each case makes a device of its own: on rxe, and where nothing is
+ * asked of it that siw does not do, on siw too.
  */
-#include <linux/inet.h>
 #include <linux/kthread.h>
-#include <linux/ktime.h>
 #include <linux/module.h>
-#include <linux/netdevice.h>
-#include <linux/rtnetlink.h>
-#include <net/net_namespace.h>
 #include <rdma/rdma_cm.h>
 
-#include "bridge.h"
+#include "own_rxe.h"
 #include "shell.h"
-
-/* the device that goes */
-#define OWN_NETDEV	"ucb_d"
-#define OWN_ADDR	"10.99.7.1"
 
 static const struct transport {
 	const char *type;
@@ -37,47 +27,12 @@ static void transport_desc(const struct transport *transport, char *desc)
 
 KUNIT_ARRAY_PARAM(transport, transports, transport_desc);
 
-/*
- * Another name each time: when its netdev goes first, a device is unregistered in
- * a work item, and its name is free some time after that.
- */
-static unsigned int own_nr;
-static char remove_rdma[64];
-
-/* What is gone already is no failure here: the case itself has removed it. */
-static void remove_own(void *unused)
-{
-	char command[128];
-
-	scnprintf(command, sizeof(command),
-		  "exec > /dev/null 2>&1; %s; ip link del " OWN_NETDEV, remove_rdma);
-	shell(command);
-}
-
-/* A device to be removed: known, but not held. */
-static struct ib_device *make_own(struct kunit *test)
+/* The own device of a case: of the parameter's type, else on rxe. */
+static struct ib_device *removal_device(struct kunit *test)
 {
 	const struct transport *transport = test->param_value ?: &transports[0];
-	struct ib_device *ibdev;
-	char command[256];
 
-	KUNIT_ASSERT_EQ_MSG(test, shell("command -v ip rdma > /dev/null"), 0,
-			    "no programs ip and rdma");
-	scnprintf(remove_rdma, sizeof(remove_rdma), "exec < /dev/null; rdma link del ucb_own%u",
-		  ++own_nr);
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, remove_own, NULL), 0);
-	scnprintf(command, sizeof(command),
-		  "set -e; exec < /dev/null > /dev/console 2>&1; "
-		  "ip link add " OWN_NETDEV " type dummy; "
-		  "ip addr add " OWN_ADDR "/24 dev " OWN_NETDEV "; "
-		  "ip link set " OWN_NETDEV " up; "
-		  "rdma link add ucb_own%u type %s netdev " OWN_NETDEV, own_nr,
-		  transport->type);
-	KUNIT_ASSERT_EQ(test, shell(command), 0);
-	ibdev = rdma_device_on(OWN_NETDEV);
-	KUNIT_ASSERT_NOT_NULL(test, ibdev);
-	ib_device_put(ibdev);
-	return ibdev;
+	return make_own_of(test, transport->type);
 }
 
 static void set_own_port(struct kunit *test, bool up)
@@ -99,7 +54,7 @@ static void set_own_port(struct kunit *test, bool up)
 /* Without a port there is no queue pair; with it there is, with no other call. */
 static void removal_port_down(struct kunit *test)
 {
-	struct ib_device *own = make_own(test);
+	struct ib_device *own = removal_device(test);
 	struct ucb_buf *buf = make_buf(test);
 	struct peer *peer;
 	struct ucb_pd *pd;
@@ -134,7 +89,7 @@ static void removal_port_down(struct kunit *test)
  */
 static void removal_no_address(struct kunit *test)
 {
-	struct ib_device *own = make_own(test);
+	struct ib_device *own = removal_device(test);
 	struct ucb_buf *buf = make_buf(test);
 	struct ucb_pd *pd;
 	struct ucb_mr *mr;
@@ -152,7 +107,7 @@ static void removal_no_address(struct kunit *test)
 
 /* Removing the device, beside the case. */
 struct removal {
-	const char *command;
+	int (*remove)(void);
 	struct completion over;
 	struct task_struct *task;
 };
@@ -160,7 +115,7 @@ struct removal {
 static int removal_thread(void *data)
 {
 	struct removal *rem = data;
-	int err = shell(rem->command);
+	int err = rem->remove();
 
 	complete(&rem->over);
 	return err;
@@ -183,9 +138,9 @@ static int join(struct task_struct *task)
 	return ret;
 }
 
-static void start_removal(struct kunit *test, struct removal *rem, const char *command)
+static void start_removal(struct kunit *test, struct removal *rem, int (*remove)(void))
 {
-	rem->command = command;
+	rem->remove = remove;
 	init_completion(&rem->over);
 	rem->task = run(test, removal_thread, rem);
 }
@@ -200,7 +155,7 @@ static void expect_removed(struct kunit *test, struct removal *rem)
 /* C18: idle, with an own and an attached domain, whose owners do nothing */
 static void removal_idle(struct kunit *test)
 {
-	struct ib_device *own = make_own(test);
+	struct ib_device *own = removal_device(test);
 	struct ib_qp_init_attr attr = {};
 	struct ucb_pd *pd, *attached;
 	struct ucb_mr *mr, *other;
@@ -223,7 +178,7 @@ static void removal_idle(struct kunit *test)
 
 	/* the owner of the attached PD keeps the device for as long as that */
 	KUNIT_ASSERT_TRUE(test, ib_device_try_get(own));
-	start_removal(test, &rem, remove_rdma);
+	start_removal(test, &rem, own_rxe_del);
 	wait_revoked(test, other);
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&other), 0);
 	KUNIT_EXPECT_EQ(test, ucb_pd_detach(attached), 0);
@@ -289,7 +244,7 @@ static void removal_registering(struct kunit *test)
 	struct ucb_pd *pd;
 	int i;
 
-	pd = make_pd(test, make_own(test));
+	pd = make_pd(test, removal_device(test));
 	for (i = 0; i < ARRAY_SIZE(w); i++) {
 		w[i].pd = pd;
 		w[i].buf = make_buf(test);
@@ -297,7 +252,7 @@ static void removal_registering(struct kunit *test)
 	}
 	for (i = 0; i < ARRAY_SIZE(w); i++)
 		wait_done(test, &w[i], 5);
-	start_removal(test, &rem, remove_rdma);
+	start_removal(test, &rem, own_rxe_del);
 	expect_removed(test, &rem);
 	for (i = 0; i < ARRAY_SIZE(w); i++) {
 		KUNIT_EXPECT_EQ(test, join(task[i]), -ENODEV);
@@ -326,7 +281,7 @@ static int read_thread(void *data)
  */
 static void removal_in_read(struct kunit *test)
 {
-	struct ib_device *own = make_own(test);
+	struct ib_device *own = removal_device(test);
 	struct ucb_buf *buf = make_buf(test);
 	struct task_struct *task;
 	struct worker w = {};
@@ -341,7 +296,7 @@ static void removal_in_read(struct kunit *test)
 	task = run(test, read_thread, &w);
 	wait_done(test, &w, 3);
 
-	start_removal(test, &rem, "exec < /dev/null; ip link del " OWN_NETDEV);
+	start_removal(test, &rem, own_netdev_del);
 	wait_revoked(test, mr);
 	/* revoked, it may still be on its way; with 0 the device has let go */
 	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
@@ -392,7 +347,7 @@ static int going(struct rdma_cm_id *id, struct rdma_cm_event *event)
 static void removal_connecting(struct kunit *test)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET };
-	struct ib_device *own = make_own(test);
+	struct ib_device *own = removal_device(test);
 	struct completion gone;
 	struct task_struct *task;
 	struct worker w = {};
@@ -410,7 +365,7 @@ static void removal_connecting(struct kunit *test)
 	task = run(test, make_qp_thread, &w);
 	wait_done(test, &w, 5);
 
-	start_removal(test, &rem, remove_rdma);
+	start_removal(test, &rem, own_rxe_del);
 	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&gone,
 							  msecs_to_jiffies(BOUND_MS)), 0);
 	KUNIT_EXPECT_EQ(test, join(task), -ENODEV);
