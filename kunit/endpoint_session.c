@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel's end of the guest test "interop": a driver whose USB buffer is
- * read and written by programs over librpma and librdmacm, and which reads and
- * writes their memory.
- *
- * Every device has a folder in debugfs with the file ctl:
- *
- *   listen ADDR PORT	give a buffer a key, wait for a peer in the background
- *   wait		until that peer has gone; fails if it was not served well
- *   connect ADDR PORT	to a program that listens: READ its region, WRITE it
+ * The kernel's end of the guest test "interop": a connection to one peer, its
+ * buffer and what the peer asks for.
  *
  * The peer gets the buffer's descriptor in the connection's private data. What
  * it then wants it says by messages, as interop.h has them.
  */
-#include <linux/debugfs.h>
-#include <linux/inet.h>
-#include <linux/module.h>
-#include <linux/usb.h>
+#include <linux/device.h>
+#include <linux/workqueue.h>
+#include <net/net_namespace.h>
 #include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
 
@@ -24,19 +16,12 @@
 #include <ucb/rdma.h>
 
 #include "../drivers/compat.h"
+#include "endpoint.h"
 #include "interop.h"
 
 #define CM_TIMEOUT_MS	10000
 #define TIMEOUT		(60 * HZ)
 #define MSG_OUT		64	/* of the buffer for messages; the other is at 0 */
-
-struct endpoint {
-	struct usb_interface *intf;
-	struct ucb_pool *pool;
-	struct dentry *dir;
-	struct mutex lock;	/* one command at a time */
-	struct session *session;
-};
 
 /* A buffer with its registration, as sge and to a peer */
 struct region {
@@ -55,7 +40,8 @@ struct region {
  * @theirs: the region that the peer told of
  */
 struct session {
-	struct endpoint *ep;
+	struct device *dev;
+	struct ucb_pool *pool;
 	struct rdma_cm_id *listen;
 	struct rdma_cm_id *id;
 	struct mutex cm;	/* see above */
@@ -79,7 +65,7 @@ struct session {
 
 static void fail(struct session *s, int err, const char *what)
 {
-	dev_info(&s->ep->intf->dev, "endpoint: %s: %d\n", what, err);
+	dev_info(s->dev, "endpoint: %s: %d\n", what, err);
 	if (!s->error)
 		s->error = err;
 }
@@ -215,7 +201,7 @@ static void serve_work(struct work_struct *work)
 		err = post_recv(s, s->id->qp);
 	if (!err)
 		err = serve(s, op, seed);
-	dev_info(&s->ep->intf->dev, "endpoint: operation %u, seed %u: %d\n", op, seed, err);
+	dev_info(s->dev, "endpoint: operation %u, seed %u: %d\n", op, seed, err);
 	s->served++;
 	if (err)
 		fail(s, err, "operation");
@@ -354,7 +340,7 @@ static int make_region(struct session *s, struct region *r, int access)
 {
 	int err;
 
-	r->buf = ucb_buf_alloc(s->ep->pool, GFP_KERNEL);
+	r->buf = ucb_buf_alloc(s->pool, GFP_KERNEL);
 	if (!r->buf)
 		return -ENOMEM;
 	r->mr = ucb_mr_reg(s->pd, r->buf, access);
@@ -376,7 +362,7 @@ static void drop_region(struct session *s, struct region *r)
 }
 
 /* Return: how the session went. It is gone. */
-static int session_end(struct session *s)
+int session_end(struct session *s)
 {
 	struct rdma_cm_id *id;
 	int err;
@@ -408,13 +394,14 @@ static int session_end(struct session *s)
 	return err;
 }
 
-static struct session *session_alloc(struct endpoint *ep)
+static struct session *session_alloc(struct device *dev, struct ucb_pool *pool)
 {
 	struct session *s = kzalloc(sizeof(*s), GFP_KERNEL);
 
 	if (!s)
 		return NULL;
-	s->ep = ep;
+	s->dev = dev;
+	s->pool = pool;
 	mutex_init(&s->cm);
 	s->cqe.done = wr_done;
 	s->recv_cqe.done = msg_received;
@@ -507,44 +494,36 @@ static int connect_to(struct session *s, struct sockaddr *addr)
 	return err ?: push(s, INTEROP_SEED_LAST);
 }
 
-static int run_listen(struct endpoint *ep, struct sockaddr *addr)
+struct session *session_listen(struct device *dev, struct ucb_pool *pool,
+			       struct sockaddr *addr)
 {
-	struct session *s;
+	struct session *s = session_alloc(dev, pool);
 	int err;
 
-	if (ep->session)
-		return -EBUSY;
-	s = session_alloc(ep);
 	if (!s)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
 	err = listen_on(s, addr);
 	if (err) {
 		session_end(s);
-		return err;
+		return ERR_PTR(err);
 	}
-	ep->session = s;
-	return 0;
+	return s;
 }
 
-static int run_wait(struct endpoint *ep)
+int session_wait(struct session *s)
 {
-	struct session *s = ep->session;
-	bool over;
+	bool over = wait_for_completion_timeout(&s->over, TIMEOUT);
 	int err;
 
-	if (!s)
-		return -ENOENT;
-	ep->session = NULL;
-	over = wait_for_completion_timeout(&s->over, TIMEOUT);
 	if (over && !s->error && !s->served)
 		s->error = -ENODATA;
 	err = session_end(s);
 	return over ? err : -ETIMEDOUT;
 }
 
-static int run_connect(struct endpoint *ep, struct sockaddr *addr)
+int session_connect(struct device *dev, struct ucb_pool *pool, struct sockaddr *addr)
 {
-	struct session *s = session_alloc(ep);
+	struct session *s = session_alloc(dev, pool);
 	int err;
 	int end;
 
@@ -554,131 +533,3 @@ static int run_connect(struct endpoint *ep, struct sockaddr *addr)
 	end = session_end(s);
 	return err ?: end;
 }
-
-static int run(struct endpoint *ep, char *line)
-{
-	struct sockaddr_storage addr;
-	char *words[3] = {};
-	char *word;
-	int n = 0;
-	int err;
-
-	line = strim(line);
-	while ((word = strsep(&line, " ")))
-		if (*word && n < ARRAY_SIZE(words))
-			words[n++] = word;
-	if (n == 1 && !strcmp(words[0], "wait"))
-		return run_wait(ep);
-	if (n != 3)
-		return -EINVAL;
-	err = inet_pton_with_scope(&init_net, AF_UNSPEC, words[1], words[2], &addr);
-	if (err)
-		return err;
-	if (!strcmp(words[0], "listen"))
-		return run_listen(ep, (struct sockaddr *)&addr);
-	if (!strcmp(words[0], "connect"))
-		return run_connect(ep, (struct sockaddr *)&addr);
-	return -EINVAL;
-}
-
-static ssize_t ctl_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
-{
-	struct endpoint *ep = file->private_data;
-	char line[128];
-	int err;
-
-	if (count >= sizeof(line))
-		return -EINVAL;
-	if (copy_from_user(line, from, count))
-		return -EFAULT;
-	line[count] = 0;
-	mutex_lock(&ep->lock);
-	err = run(ep, line);
-	mutex_unlock(&ep->lock);
-	return err ?: count;
-}
-
-static const struct file_operations ctl_fops = {
-	.owner = THIS_MODULE,
-	.open = simple_open,
-	.write = ctl_write,
-};
-
-static struct dentry *endpoints;
-
-static int endpoint_probe(struct usb_interface *intf, const struct usb_device_id *id)
-{
-	const struct ucb_pool_params params = {
-		.name = "endpoint",
-		.size = INTEROP_SIZE,
-		.flags = UCB_POOL_RDMA,
-	};
-	struct usb_device *udev = interface_to_usbdev(intf);
-	struct endpoint *ep;
-	int err;
-
-	ep = kzalloc(sizeof(*ep), GFP_KERNEL);
-	if (!ep)
-		return -ENOMEM;
-	ep->intf = intf;
-	mutex_init(&ep->lock);
-	ep->pool = ucb_pool_create(udev, &params);
-	if (IS_ERR(ep->pool)) {
-		err = PTR_ERR(ep->pool);
-		kfree(ep);
-		return err;
-	}
-	ep->dir = debugfs_create_dir(udev->bus->controller->driver->name, endpoints);
-	debugfs_create_file("ctl", 0200, ep->dir, ep, &ctl_fops);
-	usb_set_intfdata(intf, ep);
-	return 0;
-}
-
-static void endpoint_disconnect(struct usb_interface *intf)
-{
-	struct endpoint *ep = usb_get_intfdata(intf);
-
-	/* waits for the command that runs */
-	debugfs_remove(ep->dir);
-	if (ep->session)
-		session_end(ep->session);
-	ucb_pool_destroy(ep->pool);
-	kfree(ep);
-}
-
-static const struct usb_device_id endpoint_ids[] = {
-	{ USB_DEVICE(0x0525, 0xa4a0) },	/* the gadget of the guests, on dummy_hcd */
-	{ USB_DEVICE(0x46f4, 0x0001) },	/* QEMU's stick, on xHCI */
-	{ }
-};
-MODULE_DEVICE_TABLE(usb, endpoint_ids);
-
-static struct usb_driver endpoint_driver = {
-	.name = "ucb_endpoint",
-	.probe = endpoint_probe,
-	.disconnect = endpoint_disconnect,
-	.id_table = endpoint_ids,
-};
-
-static int __init endpoint_init(void)
-{
-	int err;
-
-	endpoints = debugfs_create_dir("ucb_endpoint", NULL);
-	err = usb_register(&endpoint_driver);
-	if (err)
-		debugfs_remove(endpoints);
-	return err;
-}
-
-static void __exit endpoint_exit(void)
-{
-	usb_deregister(&endpoint_driver);
-	debugfs_remove(endpoints);
-}
-
-module_init(endpoint_init);
-module_exit(endpoint_exit);
-
-MODULE_DESCRIPTION("The kernel's end of the interoperability test");
-MODULE_LICENSE("GPL");
