@@ -2,17 +2,17 @@
 /*
  * What is reported, and how often: one corruption or refused call at a time, and
  * each must be counted once, in its own counter and no other, and be in the log
- * once. Debug pools on every kind of controller; the drop-in pair in debug mode;
- * and what a driver kept.
+ * once. Debug pools on every kind of controller, and the drop-in pair in debug
+ * mode. What a driver kept is in leaks_kunit.c.
  */
 
 #include <linux/fs.h>
 #include <linux/iommu.h>
 #include <linux/jiffies.h>
-#include <linux/umh.h>
 
 #include "fake_hcd.h"
 #include "reports.h"
+#include "shell.h"
 
 #define SIZE	100
 #define NR	8
@@ -329,27 +329,6 @@ static void debug_flood(struct kunit *test)
 	expect_found(&w, UCB_MISUSE_DMA, 0, 0);
 }
 
-static int shell(const char *command)
-{
-	char *argv[4] = { "/bin/sh", "-c", (char *)command, NULL };
-	char *envp[2] = { "PATH=/bin:/sbin:/usr/bin:/usr/sbin", NULL };
-
-	return call_usermodehelper(argv[0], argv, envp, UMH_WAIT_PROC);
-}
-
-/* The number that a report calls the pool by; there must be one. */
-static unsigned int reported_id(struct kunit *test, struct reports *reports)
-{
-	unsigned int at = reports_find(reports, "ucb: pool ", 0);
-	unsigned int id = 0;
-	int ret;
-
-	KUNIT_ASSERT_NE(test, at, REPORT_LINES);
-	ret = sscanf(strstr(reports->line[at], "ucb: pool "), "ucb: pool %u", &id);
-	KUNIT_ASSERT_EQ(test, 1, ret);
-	return id;
-}
-
 /* debugfs and trace events are as Documentation/ABI has them. */
 static void debug_seen(struct kunit *test)
 {
@@ -366,7 +345,7 @@ static void debug_seen(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, command);
 	KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(w.pool, taken.addr, taken.dma ^ 64));
-	id = reported_id(test, w.reports);
+	id = reports_pool(test, w.reports);
 	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, taken));
 	snprintf(command, SZ_2K,
 		 "set -e\n"
@@ -477,7 +456,7 @@ static void debug_dropin(struct kunit *test)
 		taken = dropin_take(&d, sizes[i]);
 		taken.addr[sizes[i]] ^= 0xff;
 		KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, sizes[i], taken));
-		id = reported_id(test, d.reports);
+		id = reports_pool(test, d.reports);
 		expect_dropin_found(&d, UCB_MISUSE_OVERRUN);
 		other = dropin_take(&d, sizes[i]);
 		KUNIT_EXPECT_PTR_NE(test, other.addr, taken.addr);
@@ -523,111 +502,6 @@ static void debug_dropin(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, shell(command));
 }
 
-/* Two that lose buffers; the same twice, they would become one function. */
-static noinline void *leak_one(struct usb_device *udev, struct ucb_pool *pool, size_t size)
-{
-	struct taken taken;
-
-	if (pool)
-		taken.addr = ucb_pool_alloc(pool, GFP_KERNEL, &taken.dma);
-	else
-		taken.addr = ucb_alloc_coherent(udev, size, GFP_KERNEL, &taken.dma);
-	barrier();
-	return taken.addr;
-}
-
-static noinline void *leak_two(struct usb_device *udev, struct ucb_pool *pool, size_t size)
-{
-	struct taken taken;
-
-	if (pool)
-		taken.addr = ucb_pool_zalloc(pool, GFP_KERNEL, &taken.dma);
-	else
-		taken.addr = ucb_alloc_coherent(udev, size, GFP_NOIO, &taken.dma);
-	barrier();
-	return taken.addr;
-}
-
-/* One line says that so many of this size were kept by this function. */
-static void expect_leak(struct kunit *test, struct reports *reports, struct usb_device *udev,
-			const char *pool, unsigned int nr, size_t size, const char *caller)
-{
-	char line[96], device[64];
-
-	snprintf(line, sizeof(line), "(%s): %u buffers of %zu bytes allocated by %s+", pool, nr,
-		 size, caller);
-	snprintf(device, sizeof(device), "usb %s: ucb: pool ", dev_name(&udev->dev));
-	KUNIT_EXPECT_EQ_MSG(test, 1, reports_count(reports, line, device), "%s", line);
-	KUNIT_EXPECT_EQ_MSG(test, 1, reports_count(reports, line, " not freed, reclaimed"),
-			    "%s", line);
-}
-
-/* What a driver kept is named when its pool ends, and nothing else is. */
-static void debug_leaks(struct kunit *test)
-{
-	static const unsigned int flags[] = { 0, UCB_POOL_DEBUG };
-	struct fake_hcd *fake = kind_hcd(test);
-	struct reports *reports = reports_get(test);
-	struct ucb_pool_params params = { .name = "lost", .size = 1000 };
-	struct taken taken[3];
-	struct ucb_pool *pool;
-	int i, j;
-
-	for (i = 0; i < ARRAY_SIZE(flags); i++) {
-		params.flags = flags[i];
-		pool = pool_get(test, fake->udev, &params);
-		for (j = 0; j < ARRAY_SIZE(taken); j++) {
-			taken[j] = debug_take(pool);
-			KUNIT_ASSERT_NOT_NULL(test, taken[j].addr);
-			KUNIT_ASSERT_NOT_NULL(test, leak_one(fake->udev, pool, 0));
-		}
-		KUNIT_ASSERT_NOT_NULL(test, leak_two(fake->udev, pool, 0));
-		/* lost by the second, although the first had it before */
-		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[0]));
-		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[1]));
-		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[2]));
-		KUNIT_ASSERT_NOT_NULL(test, leak_two(fake->udev, pool, 0));
-		KUNIT_EXPECT_EQ(test, 0, reports_count(reports, "ucb: ", ""));
-		kunit_release_action(test, pool_destroy, pool);
-		KUNIT_EXPECT_EQ(test, 2, reports_count(reports, "ucb: ", ""));
-		expect_leak(test, reports, fake->udev, "lost", 3, 1000, "leak_one");
-		expect_leak(test, reports, fake->udev, "lost", 2, 1000, "leak_two");
-		reports->nr = 0;
-
-		pool = pool_get(test, fake->udev, &params);
-		taken[0] = debug_take(pool);
-		KUNIT_EXPECT_EQ(test, 0, debug_give(pool, taken[0]));
-		kunit_release_action(test, pool_destroy, pool);
-		KUNIT_EXPECT_EQ(test, 0, reports_count(reports, "ucb: ", ""));
-	}
-}
-
-/* The same of the drop-in pair, when the controller goes. */
-static void debug_leaks_dropin(struct kunit *test)
-{
-	struct fake_hcd *fake = kind_hcd(test);
-	struct dropin d = { .test = test, .udev = fake->udev };
-	struct taken taken[2];
-
-	if (fake_is_real(fake->kind))
-		return;	/* not ours to remove */
-	d.reports = reports_get(test);
-	taken[0] = dropin_take(&d, 64);
-	taken[1] = dropin_take(&d, 3000);
-	KUNIT_ASSERT_NOT_NULL(test, leak_one(d.udev, NULL, 64));
-	KUNIT_ASSERT_NOT_NULL(test, leak_one(d.udev, NULL, 64));
-	KUNIT_ASSERT_NOT_NULL(test, leak_two(d.udev, NULL, 64));
-	KUNIT_ASSERT_NOT_NULL(test, leak_two(d.udev, NULL, 3000));
-	KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, 64, taken[0]));
-	KUNIT_EXPECT_EQ(test, 0, dropin_give(&d, 3000, taken[1]));
-	KUNIT_EXPECT_EQ(test, 0, reports_count(d.reports, "ucb: ", ""));
-	fake_hcd_remove(fake);
-	KUNIT_EXPECT_EQ(test, 3, reports_count(d.reports, "ucb: ", ""));
-	expect_leak(test, d.reports, d.udev, "drop-in", 2, 64, "leak_one");
-	expect_leak(test, d.reports, d.udev, "drop-in", 1, 64, "leak_two");
-	expect_leak(test, d.reports, d.udev, "drop-in", 1, 3000, "leak_two");
-}
-
 static struct kunit_case debug_cases[] = {
 	KUNIT_CASE_PARAM(debug_overrun, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_after_free, kind_gen_params),
@@ -638,8 +512,6 @@ static struct kunit_case debug_cases[] = {
 	KUNIT_CASE(debug_flood),
 	KUNIT_CASE_PARAM(debug_seen, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_dropin, kind_gen_params),
-	KUNIT_CASE_PARAM(debug_leaks, kind_gen_params),
-	KUNIT_CASE_PARAM(debug_leaks_dropin, kind_gen_params),
 	{}
 };
 

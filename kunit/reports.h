@@ -72,4 +72,17 @@ static inline unsigned int reports_count(const struct reports *reports, const ch
 	return nr;
 }
 
+/* The number that a report calls its pool by; there must be one. */
+static inline unsigned int reports_pool(struct kunit *test, const struct reports *reports)
+{
+	unsigned int at = reports_find(reports, "ucb: pool ", 0);
+	unsigned int id = 0;
+	int ret;
+
+	KUNIT_ASSERT_NE(test, at, REPORT_LINES);
+	ret = sscanf(strstr(reports->line[at], "ucb: pool "), "ucb: pool %u", &id);
+	KUNIT_ASSERT_EQ(test, 1, ret);
+	return id;
+}
+
 #endif /* _UCB_KUNIT_REPORTS_H */

@@ -134,7 +134,7 @@ bool ucb_poison_intact(struct ucb_buf *buf)
 	return !bad;
 }
 
-/* What is at home goes with its block, and is not handed out again: a last look. */
+/* What is at home goes with its block: not handed out again, but looked at. */
 void ucb_block_check_home(struct ucb_block *block)
 {
 	struct ucb_buf *buf;
