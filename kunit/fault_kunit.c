@@ -9,9 +9,13 @@
  * may sleep has been set up by the guest. Local memory fails in the gen_pool.
  */
 #include <linux/fault-inject.h>
+#include <linux/fs.h>
+#include <linux/mman.h>
 #include <linux/sched.h>
+#include <linux/uaccess.h>
 
 #include "core_calls.h"
+#include "reports.h"
 #include "transfer.h"
 
 #define MOST_FAULTS	2000
@@ -32,6 +36,9 @@ struct walk {
 	unsigned int held;
 	struct transfer *transfer;
 	struct sg_table sgt;
+	struct ucb_span *spans;
+	unsigned int id;
+	char __user *shown;
 	size_t size;
 	void *addr;
 	dma_addr_t dma;
@@ -64,6 +71,8 @@ static void walk_kernel_faults(struct kunit *test, struct walk *walk)
 			failed++;
 		else
 			walk->undo(walk);
+		/* what there is no memory for is not waited for */
+		KUNIT_EXPECT_NE(test, ret, -ETIMEDOUT);
 		if (left)
 			break;
 		ret = walk->op(walk);
@@ -118,19 +127,25 @@ static void expect_flat(struct kunit *test, struct core_calls *calls)
 	KUNIT_EXPECT_EQ(test, atomic_read(&calls->got), atomic_read(&calls->frees));
 }
 
-static struct walk *walk_get(struct kunit *test, int (*op)(struct walk *),
-			     void (*undo)(struct walk *))
+static struct walk *walk_on(struct kunit *test, struct fake_hcd *fake,
+			    int (*op)(struct walk *), void (*undo)(struct walk *))
 {
 	struct walk *walk = kunit_kzalloc(test, sizeof(*walk), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, walk);
 	walk->op = op;
 	walk->undo = undo;
-	walk->fake = kind_hcd(test);
+	walk->fake = fake;
 	walk->udev = walk->fake->udev;
 	walk->params.name = "fault";
 	walk->params.size = 5000;
 	return walk;
+}
+
+static struct walk *walk_get(struct kunit *test, int (*op)(struct walk *),
+			     void (*undo)(struct walk *))
+{
+	return walk_on(test, kind_hcd(test), op, undo);
 }
 
 static int op_create(struct walk *walk)
@@ -154,6 +169,99 @@ static void fault_create(struct kunit *test)
 		return;	/* as the fake PIO */
 	walk->params.min = 5;
 	walk_all(test, walk);
+	expect_flat(test, calls);
+}
+
+/* A debug pool has records of stacks too, and stacks. */
+static int op_debug(struct walk *walk)
+{
+	int ret = op_create(walk);
+	struct ucb_buf *buf;
+
+	if (ret)
+		return ret;
+	buf = ucb_buf_alloc(walk->pool, GFP_KERNEL);
+	if (buf)
+		return ucb_buf_free(buf);
+	ucb_pool_destroy(walk->pool);
+	return -ENOMEM;
+}
+
+static void fault_debug(struct kunit *test)
+{
+	struct walk *walk = walk_on(test, fake_hcd_get(test, FAKE_PIO), op_debug, undo_create);
+	struct core_calls *calls = core_calls_get(test, walk->udev);
+
+	walk->params.flags = UCB_POOL_DEBUG;
+	walk_kernel_faults(test, walk);
+	expect_flat(test, calls);
+}
+
+/* The first buffer of a pool: there is none that could come home. */
+static int op_wait(struct walk *walk)
+{
+	int ret = op_create(walk);
+
+	if (ret)
+		return ret;
+	walk->buf = ucb_buf_alloc_wait(walk->pool, GFP_KERNEL, HZ / 10);
+	if (IS_ERR(walk->buf))
+		ucb_pool_destroy(walk->pool);
+	return PTR_ERR_OR_ZERO(walk->buf);
+}
+
+static void undo_wait(struct walk *walk)
+{
+	ucb_buf_free(walk->buf);
+	undo_create(walk);
+}
+
+static void fault_wait(struct kunit *test)
+{
+	struct walk *walk = walk_on(test, fake_hcd_get(test, FAKE_PIO), op_wait, undo_wait);
+	struct core_calls *calls = core_calls_get(test, walk->udev);
+
+	walk_kernel_faults(test, walk);
+	expect_flat(test, calls);
+}
+
+#define FEW		3
+#define MORE		12
+
+static unsigned int nr_bufs(struct walk *walk)
+{
+	struct ucb_pool_stats stats;
+
+	ucb_pool_get_stats(walk->pool, &stats);
+	return stats.buffers;
+}
+
+/* After an errno the limit is what it was, and what went over it has gone. */
+static int op_resize(struct walk *walk)
+{
+	int ret = ucb_pool_resize(walk->pool, MORE, MORE);
+
+	if (!ret)
+		return nr_bufs(walk) == MORE ? 0 : -EBADE;
+	return nr_bufs(walk) > FEW ? -EBADE : ret;
+}
+
+static void undo_resize(struct walk *walk)
+{
+	ucb_pool_resize(walk->pool, 0, FEW);
+}
+
+static void fault_resize(struct kunit *test)
+{
+	struct walk *walk = walk_on(test, fake_hcd_get(test, FAKE_PIO), op_resize, undo_resize);
+	struct core_calls *calls = core_calls_get(test, walk->udev);
+
+	/* a block of its own for each */
+	walk->params.size = 17000;
+	walk->params.max = FEW;
+	walk->pool = pool_get(test, walk->udev, &walk->params);
+	walk_kernel_faults(test, walk);
+	kunit_release_action(test, pool_destroy, walk->pool);
 	expect_flat(test, calls);
 }
 
@@ -279,6 +387,82 @@ static void fault_sgtable(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(walk->buf));
 }
 
+static int op_spans(struct walk *walk)
+{
+	unsigned int nr;
+	int ret;
+
+	walk->spans = ucb_pool_get_spans(walk->pool, &nr);
+	if (IS_ERR(walk->spans))
+		return PTR_ERR(walk->spans);
+	ret = ucb_pool_get_sgtable(walk->pool, walk->spans, nr, &walk->sgt);
+	if (ret)
+		ucb_pool_put_spans(walk->pool, walk->spans);
+	return ret;
+}
+
+static void undo_spans(struct walk *walk)
+{
+	sg_free_table(&walk->sgt);
+	ucb_pool_put_spans(walk->pool, walk->spans);
+}
+
+static void fault_spans(struct kunit *test)
+{
+	struct walk *walk = walk_get(test, op_spans, undo_spans);
+
+	if (walk->fake->kind == FAKE_LOCALMEM)
+		return;	/* has no pages */
+	walk->params.flags = UCB_POOL_RDMA;
+	walk->params.min = 8;
+	walk->params.max = 8;
+	walk->pool = pool_get(test, walk->udev, &walk->params);
+	walk_kernel_faults(test, walk);
+	/* no pin is left */
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_resize(walk->pool, 0, 8));
+}
+
+/* The pool's files in debugfs are opened and read. */
+static int op_show(struct walk *walk)
+{
+	static const char * const names[] = { "stats", "buffers", "preflight" };
+	struct file *file;
+	char path[64];
+	ssize_t ret;
+	loff_t pos;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/ucb/%u/%s", walk->id, names[i]);
+		file = filp_open(path, O_RDONLY, 0);
+		if (IS_ERR(file))
+			return PTR_ERR(file);
+		pos = 0;
+		ret = file->f_op->read(file, walk->shown, PAGE_SIZE, &pos);
+		filp_close(file, NULL);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static void fault_show(struct kunit *test)
+{
+	struct walk *walk = walk_on(test, fake_hcd_get(test, FAKE_PIO), op_show, undo_nothing);
+	struct reports *reports = reports_get(test);
+
+	walk->shown = (char __user *)kunit_vm_mmap(test, NULL, 0, PAGE_SIZE,
+						   PROT_READ | PROT_WRITE,
+						   MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NOT_NULL(test, (void __force *)walk->shown);
+	/* no fault of this page is among those */
+	KUNIT_ASSERT_EQ(test, 0, clear_user(walk->shown, PAGE_SIZE));
+	walk->pool = pool_get(test, walk->udev, &walk->params);
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_pool_free(walk->pool, walk, 0));
+	walk->id = reports_pool(test, reports);
+	walk_kernel_faults(test, walk);
+}
+
 static int op_submit(struct walk *walk)
 {
 	int ret = transfer_run(walk->transfer);
@@ -306,7 +490,12 @@ static struct kunit_case fault_cases[] = {
 	KUNIT_CASE_PARAM_ATTR(fault_grow, kind_gen_params, { .speed = KUNIT_SPEED_SLOW }),
 	KUNIT_CASE_PARAM_ATTR(fault_dropin, kind_gen_params, { .speed = KUNIT_SPEED_SLOW }),
 	KUNIT_CASE_SLOW(fault_dropin_first),
+	KUNIT_CASE(fault_debug),
+	KUNIT_CASE(fault_wait),
+	KUNIT_CASE(fault_resize),
 	KUNIT_CASE_PARAM(fault_sgtable, kind_gen_params),
+	KUNIT_CASE_PARAM(fault_spans, kind_gen_params),
+	KUNIT_CASE(fault_show),
 	KUNIT_CASE_PARAM(fault_submit, kind_gen_params),
 	{}
 };
