@@ -242,7 +242,7 @@ void ucb_cache_overflow(struct ucb_block *block)
 }
 
 /* Put what all CPUs have into the depot. pool->lock is held. */
-static void ucb_cache_drain_class(struct ucb_pool *pool, unsigned int class)
+void ucb_cache_drain_locked(struct ucb_pool *pool, unsigned int class)
 {
 	int cpu;
 
@@ -265,46 +265,34 @@ void ucb_cache_drain(struct ucb_pool *pool, unsigned int class)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&pool->lock, flags);
-	ucb_cache_drain_class(pool, class);
+	ucb_cache_drain_locked(pool, class);
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 }
 
-/* pool->lock is held. */
-void ucb_cache_drain_all(struct ucb_pool *pool)
-{
-	unsigned int class;
-
-	for (class = 0; class < pool->nr_classes; class++)
-		ucb_cache_drain_class(pool, class);
-}
-
 /*
- * Give idle blocks back, as long as @keep buffers stay and up to @pages pages;
- * returns the pages. pool->lock is held.
+ * Give idle blocks of a class back, as long as @keep buffers stay in the pool
+ * and up to @pages pages; returns the pages. pool->lock is held.
  */
-unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
-			     unsigned long pages)
+unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int class,
+			     unsigned int keep, unsigned long pages)
 {
 	struct ucb_block *block, *next;
 	unsigned long done = 0;
-	unsigned int class;
 
 	if (pool->dead)
 		return 0;
-	for (class = 0; class < pool->nr_classes; class++) {
-		list_for_each_entry_safe_reverse(block, next,
-						 &pool->depot[class], depot) {
-			if (done >= pages || pool->nr_bufs < keep + block->nr)
-				break;
-			if (block->nr_home < block->nr) {
-				/* a debug pool's are in the order of frees */
-				if (pool->flags & UCB_POOL_DEBUG)
-					continue;
-				break;
-			}
-			done += DIV_ROUND_UP(block->size, PAGE_SIZE);
-			ucb_depot_reap(pool, block);
+	list_for_each_entry_safe_reverse(block, next, &pool->depot[class],
+					 depot) {
+		if (done >= pages || pool->nr_bufs < keep + block->nr)
+			break;
+		if (block->nr_home < block->nr) {
+			/* a debug pool's are in the order of frees */
+			if (pool->flags & UCB_POOL_DEBUG)
+				continue;
+			break;
 		}
+		done += DIV_ROUND_UP(block->size, PAGE_SIZE);
+		ucb_depot_reap(pool, block);
 	}
 	return done;
 }

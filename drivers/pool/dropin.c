@@ -249,11 +249,14 @@ EXPORT_SYMBOL_GPL(ucb_alloc_coherent);
  */
 static bool ucb_dropin_is_over(struct ucb_pool *pool)
 {
+	unsigned int class;
+
 	if (pool->dead)
 		return true;
 	if (!pool->gone || atomic_read(&pool->users))
 		return false;
-	ucb_cache_drain_all(pool);
+	for (class = 0; class < pool->nr_classes; class++)
+		ucb_cache_drain_locked(pool, class);
 	return pool->nr_out == pool->nr_bad;
 }
 

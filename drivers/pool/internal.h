@@ -329,11 +329,11 @@ bool ucb_pool_take(struct ucb_pool *pool, unsigned int class,
 struct ucb_buf *ucb_depot_get(struct ucb_pool *pool, unsigned int class);
 bool ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 		   bool first_out);
-unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int keep,
-			     unsigned long pages);
+unsigned long ucb_depot_trim(struct ucb_pool *pool, unsigned int class,
+			     unsigned int keep, unsigned long pages);
 void ucb_cache_overflow(struct ucb_block *block);
 void ucb_cache_drain(struct ucb_pool *pool, unsigned int class);
-void ucb_cache_drain_all(struct ucb_pool *pool);
+void ucb_cache_drain_locked(struct ucb_pool *pool, unsigned int class);
 void ucb_cache_set_limits(struct ucb_pool *pool);
 void ucb_buf_quarantine(struct ucb_buf *buf);
 unsigned int ucb_cache_total(struct ucb_pool *pool);

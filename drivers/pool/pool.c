@@ -399,7 +399,7 @@ int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max)
 	ucb_cache_drain(pool, 0);
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	if (pool->nr_bufs > pool->max)
-		ucb_depot_trim(pool, pool->max, ULONG_MAX);
+		ucb_depot_trim(pool, 0, pool->max, ULONG_MAX);
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	return ret;
 }

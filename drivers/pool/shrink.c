@@ -73,17 +73,22 @@ static struct ucb_pool *ucb_shrink_next(unsigned int after)
 	return found;
 }
 
+/* The lock is held for no longer than a class takes. */
 static unsigned long ucb_pool_shrink(struct ucb_pool *pool, unsigned long pages)
 {
 	unsigned long done = 0, flags;
+	unsigned int class;
 
-	if (!raw_spin_trylock_irqsave(&pool->lock, flags))
-		return 0;
-	if (ucb_pool_shrinks(pool)) {
-		ucb_cache_drain_all(pool);
-		done = ucb_depot_trim(pool, pool->min, pages);
+	for (class = 0; class < pool->nr_classes && done < pages; class++) {
+		if (!raw_spin_trylock_irqsave(&pool->lock, flags))
+			break;
+		if (ucb_pool_shrinks(pool)) {
+			ucb_cache_drain_locked(pool, class);
+			done += ucb_depot_trim(pool, class, pool->min,
+					       pages - done);
+		}
+		raw_spin_unlock_irqrestore(&pool->lock, flags);
 	}
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	return done;
 }
 
