@@ -67,37 +67,37 @@ static inline void find_rdma_end(struct kunit_suite *suite)
 }
 
 /* What every device must do is tried on both transports, what siw cannot, on rxe. */
-struct fixture_param {
-	const char *desc;
-	enum fake_kind kind;
-	bool iwarp;
-};
-
-static const struct fixture_param controllers[] = {
+static const struct fake_param controllers[] = {
 	{ "PIO: dummy_hcd", REAL_DUMMY },
 	{ "DMA: qemu-xhci", REAL_XHCI },
 };
 
-static const struct fixture_param transports[] = {
+static const struct fake_param transports[] = {
 	{ "PIO: dummy_hcd, rxe", REAL_DUMMY },
 	{ "DMA: qemu-xhci, rxe", REAL_XHCI },
 	{ "PIO: dummy_hcd, siw", REAL_DUMMY, true },
 	{ "DMA: qemu-xhci, siw", REAL_XHCI, true },
 };
 
-static const struct fixture_param iwarps[] = {
+static const struct fake_param iwarps[] = {
 	{ "PIO: dummy_hcd", REAL_DUMMY, true },
 	{ "DMA: qemu-xhci", REAL_XHCI, true },
 };
 
-static inline void fixture_param_desc(const struct fixture_param *param, char *desc)
+static __maybe_unused UCB_KUNIT_GEN_PARAMS(controller_gen_params, prev, desc)
 {
-	strscpy(desc, param->desc, KUNIT_PARAM_DESC_SIZE);
+	return fake_param_next(controllers, ARRAY_SIZE(controllers), prev, desc);
 }
 
-__maybe_unused KUNIT_ARRAY_PARAM(controller, controllers, fixture_param_desc);
-__maybe_unused KUNIT_ARRAY_PARAM(transport, transports, fixture_param_desc);
-__maybe_unused KUNIT_ARRAY_PARAM(iwarp, iwarps, fixture_param_desc);
+static __maybe_unused UCB_KUNIT_GEN_PARAMS(transport_gen_params, prev, desc)
+{
+	return fake_param_next(transports, ARRAY_SIZE(transports), prev, desc);
+}
+
+static __maybe_unused UCB_KUNIT_GEN_PARAMS(iwarp_gen_params, prev, desc)
+{
+	return fake_param_next(iwarps, ARRAY_SIZE(iwarps), prev, desc);
+}
 
 struct fixture {
 	struct ib_device *ibdev;
@@ -120,7 +120,7 @@ static inline void put_fixture(void *data)
 /* .init */
 static inline int make_fixture(struct kunit *test)
 {
-	const struct fixture_param *param = test->param_value ?: &controllers[0];
+	const struct fake_param *param = test->param_value ?: &controllers[0];
 	struct ib_device *ibdev = param->iwarp ? siw : rxe;
 	struct ib_port_attr port;
 	struct fixture *f;

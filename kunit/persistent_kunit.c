@@ -45,33 +45,24 @@ static struct ucb_mr_remote remote_of_buf(struct kunit *test, struct ucb_pool_mr
 	return remote;
 }
 
-struct shape {
-	const char *name;
-	enum fake_kind kind;
-	size_t size;
-	unsigned int nr;
+static const struct fake_param shapes[] = {
+	{ "PIO, 8 of a page", REAL_DUMMY, .size = 512, .nr = 64 },
+	{ "PIO, 16 pages", REAL_DUMMY, .size = SZ_64K, .nr = 40 },
+	{ "DMA, part of a page", REAL_XHCI, .size = 3000, .nr = 50 },
+	{ "DMA, a page", REAL_XHCI, .size = SZ_4K, .nr = 520 },
+	{ "DMA, 5 pages", REAL_XHCI, .size = 17000, .nr = 120 },
+	{ "DMA, the most an MR takes", REAL_XHCI, .size = SZ_2M, .nr = 3 },
 };
 
-static const struct shape shapes[] = {
-	{ "PIO, 8 of a page", REAL_DUMMY, 512, 64 },
-	{ "PIO, 16 pages", REAL_DUMMY, SZ_64K, 40 },
-	{ "DMA, part of a page", REAL_XHCI, 3000, 50 },
-	{ "DMA, a page", REAL_XHCI, SZ_4K, 520 },
-	{ "DMA, 5 pages", REAL_XHCI, 17000, 120 },
-	{ "DMA, the most an MR takes", REAL_XHCI, SZ_2M, 3 },
-};
-
-static void shape_desc(const struct shape *shape, char *desc)
+static UCB_KUNIT_GEN_PARAMS(shape_gen_params, prev, desc)
 {
-	strscpy(desc, shape->name, KUNIT_PARAM_DESC_SIZE);
+	return fake_param_next(shapes, ARRAY_SIZE(shapes), prev, desc);
 }
-
-KUNIT_ARRAY_PARAM(shape, shapes, shape_desc);
 
 /* Each buffer has bytes of its own, for the peer and from it. */
 static void persistent_reads_and_writes(struct kunit *test)
 {
-	const struct shape *shape = test->param_value;
+	const struct fake_param *shape = test->param_value;
 	struct fixture *f = test->priv;
 	struct ucb_mr_remote remote;
 	struct ucb_pool_mr *pmr;

@@ -117,6 +117,9 @@ static const struct fake_param real_params[] = {
 };
 
 /* KUNIT_CASE_PARAM(case, real_gen_params): on each kind that transfers */
-__maybe_unused KUNIT_ARRAY_PARAM(real, real_params, fake_param_desc);
+static __maybe_unused UCB_KUNIT_GEN_PARAMS(real_gen_params, prev, desc)
+{
+	return fake_param_next(real_params, ARRAY_SIZE(real_params), prev, desc);
+}
 
 #endif /* _UCB_KUNIT_TRANSFER_H */

@@ -99,7 +99,7 @@ boot()
 		"${args[@]}"
 	job "$top/scripts/qemu/run" --kernel "$kdir/arch/x86/boot/bzImage" \
 		--initrd "$out/$name.cpio.gz" --log "$out/$name.log" \
-		--timeout "${TIMEOUT:-600}" --smp 2 --mem "$mem" \
+		--timeout "${TIMEOUT:-1200}" --smp 2 --mem "$mem" \
 		--append "$params ucb_mode=$kind ucb_kos=${names#,} $append" \
 		-- "${machine[@]}" "$@"
 }
