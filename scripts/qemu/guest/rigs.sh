@@ -130,9 +130,17 @@ bind_device()
 	find_dev "$1" && echo "$dev" > "$drivers/usb/bind"
 }
 
+# From each of its interfaces: what snd-usb-audio has claimed beside the first it
+# keeps, and takes for another's when it comes back.
 unbind_driver()
 {
-	find_dev "$1" && echo "$dev:1.0" > "$drivers/$driver/unbind"
+	find_dev "$1" || return 1
+	set -- "$drivers/$driver/$dev":*
+	[ -e "$1" ] || return 1
+	for interface; do
+		[ ! -e "$interface" ] ||
+			echo "${interface##*/}" > "$drivers/$driver/unbind" || return 1
+	done
 }
 
 bind_driver()
@@ -298,6 +306,12 @@ carry()
 		[ "$(sha256sum < /tmp/sent)" = "$(sha256sum < /tmp/arrived)" ]
 }
 
+# The disk's node is there before the disk is. What was read is forgotten.
+opens_stick()
+{
+	blockdev --flushbufs /dev/sda 2> /dev/null
+}
+
 # Again and again; what it has started ends with it.
 read_stick()
 {
@@ -312,6 +326,7 @@ read_stick()
 # Work that lasts until its device goes. start RIG returns when it is under way.
 start()
 {
+	rm -f "/tmp/$1.out"
 	case $1 in
 	zero)
 		# 32 control URBs, submitted again as they complete. Bulk would
@@ -325,7 +340,7 @@ start()
 		ucb_serial stream /dev/ttyACM0 /dev/ttyGS0 > /tmp/acm.out 2>&1 &
 		;;
 	stick)
-		within 60 test -b /dev/sda || return 1
+		within 60 opens_stick || return 1
 		read -r before _ < /sys/block/sda/stat
 		read_stick &
 		;;
@@ -351,7 +366,7 @@ busy_zero()
 
 busy_acm()
 {
-	grep -q streaming /tmp/acm.out
+	grep -qs streaming /tmp/acm.out
 }
 
 busy_stick()
@@ -362,7 +377,7 @@ busy_stick()
 
 busy_sound()
 {
-	grep -q playing /tmp/sound.out
+	grep -qs playing /tmp/sound.out
 }
 
 # over RIG: its work has ended; a zombie's status says so
@@ -391,7 +406,7 @@ works()
 	zero)	find_node zero && ucb_usbtest "$node" > /tmp/zero.ktap ;;
 	acm)	carry /dev/ttyACM0 /dev/ttyGS0 4096 &&
 			carry /dev/ttyGS0 /dev/ttyACM0 4096 ;;
-	stick)	within 60 test -b /dev/sda && blockdev --flushbufs /dev/sda &&
+	stick)	within 60 opens_stick &&
 			[ "$(dd if=/dev/sda bs=64k count=64 2> /dev/null |
 				sha256sum)" = "$ucb_stick  -" ] ;;
 	sound)	within 60 find_pcm && ucb_play "$pcm" /tune.pcm ;;
