@@ -7,8 +7,10 @@
  * Every device has a folder in debugfs with the file ctl:
  *
  *   listen ADDR PORT	give a buffer a key, wait for a peer in the background
- *   wait		until that peer has gone; fails if it was not served well
- *   connect ADDR PORT	to a program that listens: READ its region, WRITE it
+ *   connected		until that peer is
+ *   wait		until it has gone; fails if it was not served well
+ *   connect ADDR PORT	to a program that listens
+ *   work		READ its region, WRITE it, disconnect
  */
 #include <linux/debugfs.h>
 #include <linux/inet.h>
@@ -28,27 +30,42 @@ struct endpoint {
 	struct session *session;
 };
 
-static int run_listen(struct endpoint *ep, struct sockaddr *addr)
+/* listen, connect: what makes a session */
+static int run_make(struct endpoint *ep, const char *command, struct sockaddr *addr)
 {
+	struct device *dev = &ep->intf->dev;
 	struct session *s;
 
 	if (ep->session)
 		return -EBUSY;
-	s = session_listen(&ep->intf->dev, ep->pool, addr);
+	if (!strcmp(command, "listen"))
+		s = session_listen(dev, ep->pool, addr);
+	else if (!strcmp(command, "connect"))
+		s = session_connect(dev, ep->pool, addr);
+	else
+		return -EINVAL;
 	if (IS_ERR(s))
 		return PTR_ERR(s);
 	ep->session = s;
 	return 0;
 }
 
-static int run_wait(struct endpoint *ep)
+/* connected, wait, work: what is for the session that there is */
+static int run_use(struct endpoint *ep, const char *command)
 {
 	struct session *s = ep->session;
 
 	if (!s)
 		return -ENOENT;
+	if (!strcmp(command, "connected"))
+		return session_connected(s);
 	ep->session = NULL;
-	return session_wait(s);
+	if (!strcmp(command, "wait"))
+		return session_wait(s);
+	if (!strcmp(command, "work"))
+		return session_work(s);
+	ep->session = s;
+	return -EINVAL;
 }
 
 static int run(struct endpoint *ep, char *line)
@@ -63,18 +80,12 @@ static int run(struct endpoint *ep, char *line)
 	while ((word = strsep(&line, " ")))
 		if (*word && n < ARRAY_SIZE(words))
 			words[n++] = word;
-	if (n == 1 && !strcmp(words[0], "wait"))
-		return run_wait(ep);
+	if (n == 1)
+		return run_use(ep, words[0]);
 	if (n != 3)
 		return -EINVAL;
 	err = inet_pton_with_scope(&init_net, AF_UNSPEC, words[1], words[2], &addr);
-	if (err)
-		return err;
-	if (!strcmp(words[0], "listen"))
-		return run_listen(ep, (struct sockaddr *)&addr);
-	if (!strcmp(words[0], "connect"))
-		return session_connect(&ep->intf->dev, ep->pool, (struct sockaddr *)&addr);
-	return -EINVAL;
+	return err ?: run_make(ep, words[0], (struct sockaddr *)&addr);
 }
 
 static ssize_t ctl_write(struct file *file, const char __user *from, size_t count, loff_t *pos)

@@ -488,10 +488,7 @@ static int connect_to(struct session *s, struct sockaddr *addr)
 		err = wait_event_type(s, RDMA_CM_EVENT_ESTABLISHED);
 	if (err)
 		return err;
-	if (s->theirs.size != INTEROP_SIZE)
-		return -EPROTO;
-	err = pull(s, INTEROP_SEED_FIRST);
-	return err ?: push(s, INTEROP_SEED_LAST);
+	return s->theirs.size == INTEROP_SIZE ? 0 : -EPROTO;
 }
 
 struct session *session_listen(struct device *dev, struct ucb_pool *pool,
@@ -510,6 +507,11 @@ struct session *session_listen(struct device *dev, struct ucb_pool *pool,
 	return s;
 }
 
+int session_connected(struct session *s)
+{
+	return wait_event_type(s, RDMA_CM_EVENT_ESTABLISHED);
+}
+
 int session_wait(struct session *s)
 {
 	bool over = wait_for_completion_timeout(&s->over, TIMEOUT);
@@ -521,15 +523,26 @@ int session_wait(struct session *s)
 	return over ? err : -ETIMEDOUT;
 }
 
-int session_connect(struct device *dev, struct ucb_pool *pool, struct sockaddr *addr)
+struct session *session_connect(struct device *dev, struct ucb_pool *pool,
+				struct sockaddr *addr)
 {
 	struct session *s = session_alloc(dev, pool);
 	int err;
-	int end;
 
 	if (!s)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
 	err = connect_to(s, addr);
-	end = session_end(s);
+	if (err) {
+		session_end(s);
+		return ERR_PTR(err);
+	}
+	return s;
+}
+
+int session_work(struct session *s)
+{
+	int err = pull(s, INTEROP_SEED_FIRST) ?: push(s, INTEROP_SEED_LAST);
+	int end = session_end(s);
+
 	return err ?: end;
 }

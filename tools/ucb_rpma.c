@@ -5,8 +5,9 @@
  * The librpma end of the guest test "interop"; it knows librpma.h and nothing of
  * ucb but what both ends agree on. With connect it reads, writes and flushes the
  * buffer that the kernel's end tells of, and has the kernel read and write a
- * region of its own; with listen it only offers a region. Ends with status 0 if
- * every byte was what it should be.
+ * region of its own, once a line on stdin says that the kernel knows of being
+ * connected; with listen it only offers a region, and says when it knows. Ends with
+ * status 0 if every byte was what it should be.
  */
 #include <inttypes.h>
 #include <librpma.h>
@@ -218,6 +219,8 @@ static void do_connect(const char *addr, const char *port)
 	expect_event(RPMA_CONN_ESTABLISHED);
 	MUST(rpma_conn_get_cq(us.conn, &us.cq));
 	take_private();
+	if (getchar() == EOF)
+		die("nobody said to go on");
 	work();
 	MUST(rpma_mr_remote_delete(&us.theirs));
 	MUST(rpma_conn_disconnect(us.conn));
@@ -243,6 +246,8 @@ static void do_listen(const char *addr, const char *port)
 	MUST(rpma_ep_next_conn_req(ep, NULL, &req));
 	MUST(rpma_conn_req_connect(&req, &private, &us.conn));
 	expect_event(RPMA_CONN_ESTABLISHED);
+	printf("ucb_rpma: connected\n");
+	fflush(stdout);
 	/* all that the kernel does needs nothing of us */
 	expect_event(RPMA_CONN_CLOSED);
 	MUST(rpma_conn_disconnect(us.conn));

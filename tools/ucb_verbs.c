@@ -5,8 +5,9 @@
  * The librdmacm end of the guest test "interop", by the calls of rdma_verbs.h.
  * With connect it reads and writes the buffer that the kernel's end tells of, and
  * has the kernel read what it registered with rdma_reg_read() and write what it
- * registered with rdma_reg_write(); with listen it only offers a region. Ends with
- * status 0 if every byte was what it should be.
+ * registered with rdma_reg_write(), once a line on stdin says that the kernel knows
+ * of being connected; with listen it only offers a region, and says when it knows.
+ * Ends with status 0 if every byte was what it should be.
  */
 #include <endian.h>
 #include <errno.h>
@@ -175,6 +176,7 @@ static void do_connect(const char *addr, const char *port)
 	post_recv();
 	must(rdma_connect(id, &param), "rdma_connect");
 	take_private(&id->event->param.conn);
+	require(getchar() != EOF, "the kernel is connected");
 
 	read_theirs();
 	require(interop_equal(own, INTEROP_SEED_FIRST), "read: the bytes of the USB buffer");
@@ -225,6 +227,8 @@ static void do_listen(const char *addr, const char *port)
 	pack_desc(mine + INTEROP_PRIVATE_DESC, sink_mr, UCB_MR_USAGE_READ_SRC |
 		  UCB_MR_USAGE_WRITE_DST | UCB_MR_USAGE_FLUSH_VISIBILITY);
 	must(rdma_accept(id, &param), "rdma_accept");
+	printf("ucb_verbs: connected\n");
+	fflush(stdout);
 
 	/* all that the kernel does needs nothing of us; then it disconnects */
 	event.fd = id->channel->fd;
