@@ -6,6 +6,7 @@
 #ifndef _UCB_COMPAT_H
 #define _UCB_COMPAT_H
 
+#include <linux/fs_struct.h>
 #include <linux/gfp.h>
 #include <linux/hrtimer.h>
 #include <linux/seq_file.h>
@@ -32,6 +33,11 @@
 #else
 #define UCB_KUNIT_GEN_PARAMS(name, prev, desc)				\
 	const void *name(const void *prev, char *desc)
+#endif
+
+/* 7.3: a kernel thread, as suites run in, finds init's files in this scope only */
+#ifndef scoped_with_init_fs
+#define scoped_with_init_fs()
 #endif
 
 /* 6.13: a timer is told its function when it is set up */

@@ -13,6 +13,7 @@
 
 #include <ucb/pool.h>
 
+#include "../drivers/compat.h"
 #include "fake_hcd.h"
 
 static struct ucb_pool *cache_pool(struct kunit *test, struct fake_hcd *fake,
@@ -353,9 +354,11 @@ static void cache_wait_ends(struct kunit *test)
 /* As root's "echo 2 > /proc/sys/vm/drop_caches": all shrinkers are asked. */
 static void cache_press(struct kunit *test)
 {
-	struct file *file = filp_open("/proc/sys/vm/drop_caches", O_WRONLY, 0);
+	struct file *file = NULL;
 	loff_t pos = 0;
 
+	scoped_with_init_fs()
+		file = filp_open("/proc/sys/vm/drop_caches", O_WRONLY, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
 	KUNIT_EXPECT_EQ(test, 2, kernel_write(file, "2\n", 2, &pos));
 	filp_close(file, NULL);

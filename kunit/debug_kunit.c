@@ -10,6 +10,7 @@
 #include <linux/iommu.h>
 #include <linux/jiffies.h>
 
+#include "../drivers/compat.h"
 #include "fake_hcd.h"
 #include "reports.h"
 #include "shell.h"
@@ -389,10 +390,12 @@ static void debug_seen(struct kunit *test)
 
 static int set_debug(char value)
 {
-	struct file *file = filp_open("/sys/module/ucb/parameters/debug", O_WRONLY, 0);
+	struct file *file = NULL;
 	loff_t pos = 0;
 	ssize_t ret;
 
+	scoped_with_init_fs()
+		file = filp_open("/sys/module/ucb/parameters/debug", O_WRONLY, 0);
 	if (IS_ERR(file))
 		return PTR_ERR(file);
 	ret = kernel_write(file, &value, 1, &pos);

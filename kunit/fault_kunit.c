@@ -14,6 +14,7 @@
 #include <linux/sched.h>
 #include <linux/uaccess.h>
 
+#include "../drivers/compat.h"
 #include "core_calls.h"
 #include "reports.h"
 #include "transfer.h"
@@ -426,7 +427,7 @@ static void fault_spans(struct kunit *test)
 static int op_show(struct walk *walk)
 {
 	static const char * const names[] = { "stats", "buffers", "preflight" };
-	struct file *file;
+	struct file *file = NULL;
 	char path[64];
 	ssize_t ret;
 	loff_t pos;
@@ -434,7 +435,8 @@ static int op_show(struct walk *walk)
 
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		snprintf(path, sizeof(path), "/sys/kernel/debug/ucb/%u/%s", walk->id, names[i]);
-		file = filp_open(path, O_RDONLY, 0);
+		scoped_with_init_fs()
+			file = filp_open(path, O_RDONLY, 0);
 		if (IS_ERR(file))
 			return PTR_ERR(file);
 		pos = 0;

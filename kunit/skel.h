@@ -14,6 +14,7 @@
 #include <linux/random.h>
 #include <linux/usb.h>
 
+#include "../drivers/compat.h"
 #include "fake_hcd.h"
 
 static const size_t skel_lengths[] = { 1, 64, 1024, 2048, 2049, 4096, SKEL_LEN };
@@ -43,7 +44,7 @@ static inline void skel_close(void *data)
 static inline struct file *skel_bind(struct kunit *test, struct usb_device **udev)
 {
 	struct device *dev;
-	struct file *file;
+	struct file *file = NULL;
 
 	*udev = fake_hcd_get(test, REAL_DUMMY)->udev;
 	dev = &skel_intf(*udev)->dev;
@@ -51,7 +52,8 @@ static inline struct file *skel_bind(struct kunit *test, struct usb_device **ude
 	if (dev->driver != &skel_driver.driver)
 		KUNIT_ASSERT_EQ(test, 0, device_driver_attach(&skel_driver.driver, dev));
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, skel_unbind, *udev));
-	file = filp_open("/dev/skel0", O_RDWR, 0);
+	scoped_with_init_fs()
+		file = filp_open("/dev/skel0", O_RDWR, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, skel_close, file));
 	return file;
