@@ -226,7 +226,7 @@ static int race_thread(void *data)
 		int round = smp_load_acquire(&race->round);
 
 		if (round == seen) {
-			cond_resched();
+			cpu_relax();
 			continue;
 		}
 		seen = round;
@@ -244,12 +244,16 @@ static void check_double_race(struct kunit *test)
 	struct fake_hcd *fake = fake_hcd_get(test, FAKE_PIO);
 	struct race *race = kunit_kzalloc(test, sizeof(*race), GFP_KERNEL);
 	struct task_struct *task;
-	int i, bad = 0;
+	int here, i, bad = 0;
 
 	KUNIT_ASSERT_NOT_NULL(test, race);
 	race->pool = checks_pool(test, fake, 256, 0);
-	task = kthread_run(race_thread, race, "ucb_race");
+	here = raw_smp_processor_id();
+	KUNIT_ASSERT_EQ(test, 0, set_cpus_allowed_ptr(current, cpumask_of(here)));
+	task = kthread_create_on_cpu(race_thread, race, cpumask_any_but(cpu_online_mask, here),
+				     "ucb_race/%u");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	wake_up_process(task);
 	for (i = 1; i <= RACES && !bad; i++) {
 		race->addr = ucb_pool_alloc(race->pool, GFP_KERNEL, &race->dma);
 		atomic_set(&race->arrived, 0);
@@ -259,7 +263,7 @@ static void check_double_race(struct kunit *test)
 		smp_store_release(&race->round, i);
 		race_free_once(race);
 		while (!atomic_read_acquire(&race->arrived))
-			cond_resched();
+			cpu_relax();
 		bad = !race->addr || atomic_read(&race->won) != 1 ||
 		      atomic_read(&race->already) != 1;
 	}
