@@ -362,7 +362,7 @@ static void debug_seen(struct kunit *test)
 		 "	grep -qx \"$line\" stats\n"
 		 "done\n"
 		 "[ $(grep -c '^refused ' stats) = %u ]\n"
-		 "cd /sys/kernel/debug/tracing\n"
+		 "cd /sys/kernel/tracing\n"
 		 "echo > trace\n"
 		 "echo 1 > events/ucb/enable\n",
 		 id, controllers[fake->kind],
@@ -378,7 +378,7 @@ static void debug_seen(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, debug_give(w.pool, kept));
 	snprintf(command, SZ_2K,
 		 "set -e\n"
-		 "cd /sys/kernel/debug/tracing\n"
+		 "cd /sys/kernel/tracing\n"
 		 "echo 0 > events/ucb/enable\n"
 		 "[ $(grep -c ' ucb_[a-z]*: pool=%u ' trace) = 4 ]\n"
 		 "[ $(grep -c ' ucb_alloc: pool=%u size=100 caller=debug_take+' trace) = 1 ]\n"
