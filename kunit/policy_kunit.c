@@ -463,6 +463,8 @@ static void policy_counts(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, signaled, atomic_read(&hook.chains));
 	KUNIT_EXPECT_GE(test, signaled, rounds * NR_BUFS / 16);
 	KUNIT_EXPECT_LE(test, signaled, rounds * NR_BUFS / 16 + late);
+	/* however slow all is, some had company */
+	KUNIT_EXPECT_LT(test, signaled, rounds * NR_BUFS);
 	KUNIT_EXPECT_EQ(test, atomic_read(&hook.allocs), allocs);
 	KUNIT_EXPECT_EQ(test, atomic_read(&hook.deregs), 0);
 	link_end(test, l);

@@ -178,7 +178,7 @@ struct ucb_key {
  *
  * @ready: completes when registering ended, either way
  * @node: in ucb_mrs until dead
- * @error: why the device did not let go, the last time; @told: the owner knows
+ * @error: why the device has not let go, for good; @told: the owner knows
  * @mapped: bytes from @addr that the device can reach; @map_access by its owner
  * @access, @iova, @length, @rkey: what the peer has
  */

@@ -271,36 +271,22 @@ static int mr_release_key(struct ucb_mr *mr, bool retire)
 	return ucb_fr_put(mr->pd, mr->fr, retire);
 }
 
-/*
- * Take down a claimed registration. @retire: there is no time for its key.
- * Return: false if the device does not let go, and this is not the @last time:
- * then it is stuck.
- */
-static bool mr_teardown(struct ucb_mr *mr, bool retire, bool last)
+/* The end of a claimed registration; with an @error the device did not let go. */
+static void mr_finish(struct ucb_mr *mr, int error)
 {
-	mr->error = mr_release_key(mr, retire);
-	/* a queue pair that was not drained will not be another time */
-	if (mr->uqp && mr->uqp->error)
-		last = true;
-	if (mr->error && !last) {
-		atomic_set_release(&mr->state, UCB_MR_STUCK);
-		wake_up_all(&ucb_mrs_wait);
-		return false;
-	}
-
+	mr->error = error;
 	/* better lost than written by a peer */
-	if (mr->error) {
+	if (error) {
 		ibdev_err(mr->pd->ibdev,
 			  "ucb: key %#x not released (%d), memory kept\n",
-			  mr->rkey, mr->error);
+			  mr->rkey, error);
 		if (!mr->uqp)
 			ucb_fr_forget(mr->fr);
 	}
-	ucb_mr_unmap_pages(mr, mr->error);
-	mr_let_go(mr, mr->error);
+	ucb_mr_unmap_pages(mr, error);
+	mr_let_go(mr, error);
 	if (mr->uqp)
 		ucb_qp_del_map(mr);
-	return true;
 }
 
 /* Nobody finds it any more, and who waits for its end goes on. */
@@ -328,13 +314,27 @@ static bool mr_claim(struct ucb_mr *mr, bool *again)
 	}
 }
 
-/* For the owner: it is dead or stuck when this returns, whoever does that. */
-static void mr_end(struct ucb_mr *mr)
+/*
+ * For the owner: it is dead or stuck when this returns, whoever does that.
+ * Return: 0, or an errno when the device did not let go.
+ */
+static int mr_end(struct ucb_mr *mr)
 {
 	bool again;
+	int err;
 
-	if (mr_claim(mr, &again) && mr_teardown(mr, again, again))
-		mr_dead(mr);
+	if (!mr_claim(mr, &again))
+		return mr->error;
+	err = mr_release_key(mr, again);
+	/* a queue pair that was not drained will not be another time */
+	if (err && !again && !(mr->uqp && mr->uqp->error)) {
+		atomic_set_release(&mr->state, UCB_MR_STUCK);
+		wake_up_all(&ucb_mrs_wait);
+		return err;
+	}
+	mr_finish(mr, err);
+	mr_dead(mr);
+	return err;
 }
 
 /* It is dead when this returns, whoever does that: the owner may be at it. */
@@ -350,7 +350,7 @@ static void mr_end_revoked(struct ucb_mr *mr)
 	 * Expedited, for a pool can have many, and unplug waits.
 	 */
 	synchronize_rcu_expedited();
-	mr_teardown(mr, true, true);
+	mr_finish(mr, mr_release_key(mr, true));
 	ucb_stat_add(UCB_STAT_REVOKE, start);
 	/* the device may go once the last of its registrations is unlisted */
 	trace_ucb_mr_revoke(mr->pd->ibdev, mr->rkey, mr->error);
@@ -539,6 +539,7 @@ EXPORT_SYMBOL_GPL(ucb_mr_reg);
 int ucb_mr_dereg(struct ucb_mr **mrp)
 {
 	struct ucb_mr *mr;
+	int err;
 
 	might_sleep();
 	if (!mrp || !*mrp)
@@ -547,10 +548,10 @@ int ucb_mr_dereg(struct ucb_mr **mrp)
 	if (mr->uqp && ucb_qp_key_out(mr))
 		return -EBUSY;
 
-	mr_end(mr);
-	if (mr->error && !mr->told) {
+	err = mr_end(mr);
+	if (err && !mr->told) {
 		mr->told = true;
-		return mr->error;
+		return err;
 	}
 	*mrp = NULL;
 	/* its owner may be about to hear of a recall */
