@@ -19,6 +19,8 @@
 #define NR	8
 /* as drivers/pool/internal.h has it */
 #define GUARD	64
+/* from one buffer to the next, but for local memory: guarded to the end */
+#define STRIDE	ALIGN(SIZE + GUARD, 64)
 
 static const char * const kinds[UCB_NR_MISUSES] = {
 	[UCB_MISUSE_SIZE] = "size differs from the allocation",
@@ -131,11 +133,17 @@ static void expect_never_again(struct watch *w, const u8 *bad, int rounds)
 	}
 }
 
+/* The last byte of a buffer that is watched. */
+static unsigned int last_byte(const struct fake_hcd *fake)
+{
+	return (fake->kind == FAKE_LOCALMEM ? SIZE + GUARD : STRIDE) - 1;
+}
+
 /* One byte behind what was asked for: the first, a middle, the last guarded. */
 static void debug_overrun(struct kunit *test)
 {
-	static const unsigned int at[] = { SIZE, SIZE + GUARD / 2, SIZE + GUARD - 1 };
 	struct fake_hcd *fake = kind_hcd(test);
+	const unsigned int at[] = { SIZE, SIZE + GUARD / 2, last_byte(fake) };
 	char values[40];
 	int i;
 
@@ -166,8 +174,8 @@ static void debug_overrun(struct kunit *test)
 /* One byte of a buffer at home; found when its turn comes. */
 static void debug_after_free(struct kunit *test)
 {
-	static const unsigned int at[] = { 0, SIZE / 2, SIZE - 1, SIZE + GUARD - 1 };
 	struct fake_hcd *fake = kind_hcd(test);
+	const unsigned int at[] = { 0, SIZE / 2, SIZE - 1, last_byte(fake) };
 	char values[40];
 	int i;
 
@@ -185,6 +193,41 @@ static void debug_after_free(struct kunit *test)
 		expect_found(&w, UCB_MISUSE_USE_AFTER_FREE, 0, 1);
 		expect_never_again(&w, taken.addr, 2);
 		expect_silent(&w);
+	}
+}
+
+/*
+ * What was freed last is given out last, so that a second free and a late write
+ * have all the time there is to be found: in one block, and among several.
+ */
+static void debug_last_freed(struct kunit *test)
+{
+	static const size_t sizes[] = { SIZE, 4000 };
+	struct ucb_pool_params params = {
+		.name = "watched", .min = NR, .max = NR, .flags = UCB_POOL_DEBUG,
+	};
+	struct fake_hcd *fake = kind_hcd(test);
+	struct taken taken[NR], last;
+	struct ucb_pool *pool;
+	int i, j, round;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		params.size = sizes[i];
+		pool = pool_get(test, fake->udev, &params);
+		for (round = 0; round < NR + 1; round++) {
+			last = debug_take(pool);
+			KUNIT_ASSERT_NOT_NULL(test, last.addr);
+			KUNIT_EXPECT_EQ(test, 0, debug_give(pool, last));
+			for (j = 0; j < NR; j++) {
+				taken[j] = debug_take(pool);
+				KUNIT_ASSERT_NOT_NULL(test, taken[j].addr);
+			}
+			KUNIT_EXPECT_PTR_EQ(test, last.addr, taken[NR - 1].addr);
+			/* another order each time */
+			for (j = 0; j < NR; j++)
+				KUNIT_EXPECT_EQ(test, 0,
+						debug_give(pool, taken[(3 * j + round) % NR]));
+		}
 	}
 }
 
@@ -508,6 +551,7 @@ static void debug_dropin(struct kunit *test)
 static struct kunit_case debug_cases[] = {
 	KUNIT_CASE_PARAM(debug_overrun, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_after_free, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_last_freed, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_after_free_at_end, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_after_free_resized, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_stacks, kind_gen_params),
