@@ -13,6 +13,7 @@
 #include <ucb/pool.h>
 
 #include "../drivers/compat.h"
+#include "core_calls.h"
 #include "fake_hcd.h"
 
 static struct ucb_pool *limits_pool(struct kunit *test, struct fake_hcd *fake,
@@ -131,9 +132,14 @@ static void pool_zero(struct kunit *test)
 #define ZEROED_BYTES	(3 * FAKE_LOCAL_BYTES / 4)
 
 struct zeroing {
+	struct ucb_client client;
 	struct ucb_pool *pool;
+	struct core_calls *calls;
+	void *memory;
+	bool filled;
+	int revokes;
+	struct task_struct *holder;
 	atomic_t rounds;
-	bool removed;
 	struct completion held;
 	struct completion over;
 };
@@ -152,57 +158,79 @@ static int zero_thread(void *data)
 	return 0;
 }
 
-/* The thread above does not run until the controller has gone, or waits for it. */
+/*
+ * The other does not run meanwhile, wherever it is. Memory that goes back before
+ * it has finished is somebody else's then.
+ */
 static int hold_thread(void *data)
 {
-	unsigned long end = jiffies + HZ / 4;
+	unsigned long end = jiffies + HZ / 2;
 	struct zeroing *z = data;
 
 	complete(&z->held);
-	while (!READ_ONCE(z->removed) && time_before(jiffies, end))
+	while (!atomic_read(&z->calls->frees)) {
+		if (time_after(jiffies, end))
+			return 0;
 		cpu_relax();
+	}
+	memset(z->memory, 0x5a, FAKE_LOCAL_BYTES);
+	z->filled = true;
 	return 0;
 }
 
-static void start_on(struct kunit *test, unsigned int cpu, int (*fn)(void *), void *data,
-		     bool first)
+/* The second time is right before the pool is reclaimed: its device goes first. */
+static void zero_revoke(struct ucb_client *client, struct ucb_pool *pool)
 {
-	struct task_struct *task = kthread_create_on_cpu(fn, data, cpu, "ucb_pool/%u");
+	struct zeroing *z = container_of(client, struct zeroing, client);
+
+	if (pool != z->pool || ++z->revokes != 2)
+		return;
+	wake_up_process(z->holder);
+	wait_for_completion(&z->held);
+}
+
+static struct task_struct *zero_start(struct kunit *test, int (*fn)(void *), struct zeroing *z)
+{
+	unsigned int cpu = cpumask_last(cpu_online_mask);
+	struct task_struct *task = kthread_create_on_cpu(fn, z, cpu, "ucb_zero/%u");
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
-	if (first)
-		sched_set_fifo(task);
-	wake_up_process(task);
+	return task;
 }
 
 /* What is zeroed is not taken away in the middle of it when the controller goes. */
 static void pool_zero_removed(struct kunit *test)
 {
 	static const unsigned int flags[] = { 0, UCB_POOL_DEBUG };
-	unsigned int i, cpu = cpumask_last(cpu_online_mask);
 	struct zeroing *z = kunit_kzalloc(test, sizeof(*z), GFP_KERNEL);
 	unsigned long end = jiffies + 60 * HZ;
 	struct fake_hcd *fake;
+	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, z);
+	z->client.revoke = zero_revoke;
 	for (i = 0; i < ARRAY_SIZE(flags); i++) {
 		fake = fake_hcd_get(test, FAKE_LOCALMEM);
+		z->calls = core_calls_get(test, fake->udev);
 		z->pool = limits_pool(test, fake, ZEROED_BYTES, 1, 0, flags[i]);
-		z->removed = false;
+		z->memory = fake->local;
+		z->filled = false;
+		z->revokes = 0;
 		atomic_set(&z->rounds, 0);
 		init_completion(&z->held);
 		init_completion(&z->over);
-		start_on(test, cpu, zero_thread, z, false);
+		z->holder = zero_start(test, hold_thread, z);
+		sched_set_fifo(z->holder);
+		wake_up_process(zero_start(test, zero_thread, z));
 		while (atomic_read(&z->rounds) < 5 && time_before(jiffies, end))
 			schedule_timeout_uninterruptible(1);
 		KUNIT_EXPECT_GE(test, atomic_read(&z->rounds), 5);
-		start_on(test, cpu, hold_thread, z, true);
-		wait_for_completion(&z->held);
+		ucb_client_register(&z->client);
 		fake_hcd_remove(fake);
-		memset(fake->local, 0x5a, FAKE_LOCAL_BYTES);
-		WRITE_ONCE(z->removed, true);
+		ucb_client_unregister(&z->client);
 		wait_for_completion(&z->over);
-		KUNIT_EXPECT_NULL(test, memchr_inv(fake->local, 0x5a, FAKE_LOCAL_BYTES));
+		if (z->filled)
+			KUNIT_EXPECT_NULL(test, memchr_inv(z->memory, 0x5a, FAKE_LOCAL_BYTES));
 	}
 }
 

@@ -8,6 +8,7 @@
 
 #include <linux/usb.h>
 
+#include "core_calls.h"
 #include "transfer.h"
 
 #define ROUNDS	3
@@ -259,8 +260,38 @@ static void rebind_in_flight(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(rebind.buf));
 }
 
+/*
+ * What nobody binds again goes with its last buffer, and not before: then all of
+ * the drop-in pair's memory is the USB core's again.
+ */
+static void rebind_never(struct kunit *test)
+{
+	struct fake_hcd *fake = fake_hcd_get(test, FAKE_DMA);
+	struct core_calls *calls = core_calls_get(test, fake->udev);
+	unsigned long end = jiffies + 60 * HZ;
+	struct kept_buf buf[3];
+	int i;
+
+	rebind.udev = fake->udev;
+	for (i = 0; i < ARRAY_SIZE(buf); i++) {
+		buf[i] = take();
+		KUNIT_ASSERT_NOT_NULL(test, buf[i].addr);
+	}
+	KUNIT_EXPECT_EQ(test, 0, give(buf[0]));
+	device_release_driver(&fake->udev->dev);
+	KUNIT_EXPECT_EQ(test, 0, give(buf[1]));
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&calls->frees));
+	memset(buf[2].addr, 0x5a, 64);
+	KUNIT_EXPECT_EQ(test, 0, give(buf[2]));
+	while (atomic_read(&calls->frees) < atomic_read(&calls->got) && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_EQ(test, 3, atomic_read(&calls->got));
+	KUNIT_EXPECT_EQ(test, 3, atomic_read(&calls->frees));
+}
+
 static struct kunit_case rebind_cases[] = {
 	KUNIT_CASE_PARAM(rebind_kept, real_gen_params),
+	KUNIT_CASE(rebind_never),
 	KUNIT_CASE(rebind_in_flight),
 	{}
 };
