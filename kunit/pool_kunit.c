@@ -164,7 +164,7 @@ static int zero_thread(void *data)
  */
 static int hold_thread(void *data)
 {
-	unsigned long end = jiffies + HZ / 2;
+	unsigned long end = jiffies + 3 * HZ / 4;
 	struct zeroing *z = data;
 
 	complete(&z->held);
