@@ -5,8 +5,6 @@
  * free succeeding.
  */
 
-#include <linux/kthread.h>
-
 #include <ucb/pool.h>
 
 #include "kept.h"
@@ -196,82 +194,6 @@ static void check_free_after_unplug(struct kunit *test)
 	k->pool = NULL;
 }
 
-struct race {
-	struct ucb_pool *pool;
-	void *addr;
-	dma_addr_t dma;
-	atomic_t arrived;
-	atomic_t won;
-	atomic_t already;
-	int round;
-};
-
-static void race_free_once(struct race *race)
-{
-	int ret = ucb_pool_free(race->pool, race->addr, race->dma);
-
-	if (!ret)
-		atomic_inc(&race->won);
-	else if (ret == -EALREADY)
-		atomic_inc(&race->already);
-}
-
-static int race_thread(void *data)
-{
-	struct race *race = data;
-	int seen = 0;
-
-	while (!kthread_should_stop()) {
-		/* pairs with the release that starts a round */
-		int round = smp_load_acquire(&race->round);
-
-		if (round == seen) {
-			cpu_relax();
-			continue;
-		}
-		seen = round;
-		race_free_once(race);
-		atomic_inc(&race->arrived);
-	}
-	return 0;
-}
-
-#define RACES 100000
-
-/* C6: two CPUs free one buffer at the same time; one of them succeeds. */
-static void check_double_race(struct kunit *test)
-{
-	struct fake_hcd *fake = fake_hcd_get(test, FAKE_PIO);
-	struct race *race = kunit_kzalloc(test, sizeof(*race), GFP_KERNEL);
-	struct task_struct *task;
-	int here, i, bad = 0;
-
-	KUNIT_ASSERT_NOT_NULL(test, race);
-	race->pool = checks_pool(test, fake, 256, 0);
-	here = raw_smp_processor_id();
-	KUNIT_ASSERT_EQ(test, 0, set_cpus_allowed_ptr(current, cpumask_of(here)));
-	task = kthread_create_on_cpu(race_thread, race, cpumask_any_but(cpu_online_mask, here),
-				     "ucb_race/%u");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
-	wake_up_process(task);
-	for (i = 1; i <= RACES && !bad; i++) {
-		race->addr = ucb_pool_alloc(race->pool, GFP_KERNEL, &race->dma);
-		atomic_set(&race->arrived, 0);
-		atomic_set(&race->won, 0);
-		atomic_set(&race->already, 0);
-		/* pairs with the acquire: the buffer is set before the round */
-		smp_store_release(&race->round, i);
-		race_free_once(race);
-		while (!atomic_read_acquire(&race->arrived))
-			cpu_relax();
-		bad = !race->addr || atomic_read(&race->won) != 1 ||
-		      atomic_read(&race->already) != 1;
-	}
-	kthread_stop(task);
-	KUNIT_EXPECT_EQ(test, 0, bad);
-	KUNIT_EXPECT_EQ(test, RACES + 1, i);
-}
-
 static struct kunit_case checks_cases[] = {
 	KUNIT_CASE_PARAM(check_size, kind_gen_params),
 	KUNIT_CASE_PARAM(check_dma, kind_gen_params),
@@ -280,7 +202,6 @@ static struct kunit_case checks_cases[] = {
 	KUNIT_CASE_PARAM(check_double, kind_gen_params),
 	KUNIT_CASE_PARAM(check_busy, kind_gen_params),
 	KUNIT_CASE_PARAM(check_gone, kind_gen_params),
-	KUNIT_CASE_SLOW(check_double_race),
 	KUNIT_CASE_PARAM(check_free_after_unplug, kind_gen_params),
 	{}
 };
