@@ -155,6 +155,11 @@ static const struct ib_device_ops fake_ib_roce_ops = {
 	.del_gid = fake_ib_gid,
 };
 
+static const struct ib_device_ops fake_ib_drain_ops = {
+	.drain_sq = fake_ib_drain_sq,
+	.drain_rq = fake_ib_drain_rq,
+};
+
 /* Take the device from the RDMA core. Its clients give everything back. */
 static inline void fake_ib_unregister(struct fake_ib *fake)
 {
@@ -179,6 +184,8 @@ static inline int fake_ib_register(struct fake_ib *fake)
 	ib_set_device_ops(&fake->ibdev, &fake_ib_ops);
 	if (fake->params.roce)
 		ib_set_device_ops(&fake->ibdev, &fake_ib_roce_ops);
+	if (fake->params.drains)
+		ib_set_device_ops(&fake->ibdev, &fake_ib_drain_ops);
 	fake->ibdev.node_type = RDMA_NODE_IB_CA;
 	fake->ibdev.phys_port_cnt = 1;
 	fake->ibdev.num_comp_vectors = 1;

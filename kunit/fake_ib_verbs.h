@@ -32,6 +32,7 @@ enum fake_ib_fault {
  * @grh: InfiniBand whose packets need an address; has one if @gids
  * @no_fast_reg: has no fast registration
  * @pages: limit of an MR
+ * @drains: has a drain of its own
  */
 struct fake_ib_params {
 	bool dma;
@@ -41,6 +42,7 @@ struct fake_ib_params {
 	bool gids;
 	bool no_fast_reg;
 	unsigned int pages;
+	bool drains;
 };
 
 /*
@@ -53,6 +55,7 @@ struct fake_ib_params {
  * @keeps: so many MRs more are not released when they are to be
  * @no_error: why QPs do not go to error, or 0
  * @no_drain: why a QP in error takes no work requests, or 0
+ * @refusals: both are over after so many, if not 0; @refused: how many there were
  * @last_flags: of the last work request
  * @bad: what should not have been asked
  */
@@ -89,6 +92,8 @@ struct fake_ib {
 	unsigned int keeps;
 	int no_error;
 	int no_drain;
+	unsigned int refusals;
+	unsigned int refused;
 };
 
 struct fake_ib_pd {
@@ -143,6 +148,16 @@ static inline bool fake_ib_hit(struct fake_ib *fake)
 		fake->nth = 0;
 	fake->hits++;
 	return true;
+}
+
+/* Return: @why, while it lasts. */
+static inline int fake_ib_resists(struct fake_ib *fake, int *why)
+{
+	int err = *why;
+
+	if (err && ++fake->refused == fake->refusals)
+		*why = 0;
+	return err;
 }
 
 static inline bool fake_ib_refuses(struct fake_ib *fake)
@@ -269,14 +284,16 @@ static inline int fake_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr,
 	struct fake_ib_qp *qp = container_of(ibqp, struct fake_ib_qp, ibqp);
 	struct fake_ib *fake = to_fake_ib(ibqp->device);
 	unsigned long flags;
+	int err;
 
 	if (!(mask & IB_QP_STATE) ||
 	    !ib_modify_qp_is_ok(qp->state, attr->qp_state, ibqp->qp_type, mask))
 		return -EINVAL;
 	if (attr->qp_state == IB_QPS_ERR) {
-		if (!fake->no_error)
+		err = fake_ib_resists(fake, &fake->no_error);
+		if (!err)
 			fake_ib_flush(ibqp);
-		return fake->no_error;
+		return err;
 	}
 	if (fake_ib_refuses(fake))
 		return -EIO;
@@ -309,6 +326,17 @@ static inline int fake_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
+/* What was flushed is with the work item of the CQ. */
+static inline void fake_ib_drain_sq(struct ib_qp *ibqp)
+{
+	flush_work(&ibqp->send_cq->work);
+}
+
+static inline void fake_ib_drain_rq(struct ib_qp *ibqp)
+{
+	flush_work(&ibqp->recv_cq->work);
+}
+
 /* Nothing ever comes: it stays until the QP is in error. */
 static inline int fake_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 				    const struct ib_recv_wr **bad)
@@ -333,7 +361,7 @@ static inline int fake_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr 
 		qp->held[qp->nr_held++] = wc;
 	spin_unlock_irqrestore(&fake->lock, flags);
 	if (error && fake->no_drain)
-		return fake->no_drain;
+		return fake_ib_resists(fake, &fake->no_drain);
 	if (error)
 		fake_ib_complete(ibqp, &wc);
 	return 0;
@@ -530,7 +558,7 @@ static inline int fake_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr 
 		if (hit && fake->fault == FAKE_IB_REFUSE)
 			return -ENOMEM;
 		if (qp->state == IB_QPS_ERR && fake->no_drain)
-			return fake->no_drain;
+			return fake_ib_resists(fake, &fake->no_drain);
 		if (hit && (fake->fault == FAKE_IB_FLUSH || fake->fault == FAKE_IB_EVENT))
 			fake_ib_break_qp(ibqp, fake->fault == FAKE_IB_EVENT);
 

@@ -500,7 +500,13 @@ static void lent_not_drained(struct kunit *test)
 	static const struct {
 		int no_error;
 		int no_drain;
-	} rows[] = { { -EIO, 0 }, { 0, -EINVAL } };
+		int error;
+	} rows[] = {
+		{ -EIO, 0, -EIO },
+		{ 0, -EINVAL, -EINVAL },
+		/* this is what a caller is told that has mappings */
+		{ 0, -EBUSY, -EIO },
+	};
 	struct reports *reports = reports_get(test);
 	struct ucb_mr *other;
 	struct lent *l;
@@ -520,8 +526,8 @@ static void lent_not_drained(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, fake_ib_heal(l->fake), 1);
 		l->fake->no_error = rows[i].no_error;
 		l->fake->no_drain = rows[i].no_drain;
-		KUNIT_EXPECT_EQ(test, ucb_qp_drain(l->uqp), rows[i].no_error + rows[i].no_drain);
-		KUNIT_EXPECT_EQ(test, ucb_qp_drain(l->uqp), rows[i].no_error + rows[i].no_drain);
+		KUNIT_EXPECT_EQ(test, ucb_qp_drain(l->uqp), rows[i].error);
+		KUNIT_EXPECT_EQ(test, ucb_qp_drain(l->uqp), rows[i].error);
 		KUNIT_EXPECT_EQ(test, atomic_read(&l->told), 1);
 		/* not one of its MRs is touched */
 		KUNIT_EXPECT_EQ(test, atomic_read(&l->fake->nr_mrs), NR_KEYS);
@@ -532,7 +538,7 @@ static void lent_not_drained(struct kunit *test)
 		KUNIT_EXPECT_LT(test, ucb_mr_dereg(&other), 0);
 		KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&other), 0);
 		KUNIT_EXPECT_EQ(test, ucb_buf_free(l->buf), -EBUSY);
-		KUNIT_EXPECT_EQ(test, ucb_qp_detach(l->uqp), rows[i].no_error + rows[i].no_drain);
+		KUNIT_EXPECT_EQ(test, ucb_qp_detach(l->uqp), rows[i].error);
 		KUNIT_EXPECT_EQ(test, atomic_read(&l->fake->nr_mrs), NR_KEYS);
 
 		/* the device comes to it after all */
@@ -551,6 +557,47 @@ static void lent_not_drained(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, reports_count(reports, "queue pair not drained", ""), i);
 }
 
+/* One that takes its time, or only its driver's own drain, is drained all the same. */
+static void lent_drained(struct kunit *test)
+{
+	static const struct {
+		struct fake_ib_params device;
+		int no_error;
+		int no_drain;
+		unsigned int refusals;
+		unsigned int refused;
+	} rows[] = {
+		{ { .dma = true }, -EINVAL, 0, 3, 3 },
+		{ { .dma = true }, 0, -ENOMEM, 3, 3 },
+		{ { .dma = true, .drains = true }, 0, -EIO, 0, 2 },
+	};
+	struct lent *l;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		l = lent_get(test, &rows[i].device);
+		lent_connect(l);
+		attach(l);
+		map(l);
+		KUNIT_ASSERT_EQ(test, l->error, 0);
+		fake_ib_fail(l->fake, 1, FAKE_IB_SILENT, false);
+		KUNIT_ASSERT_EQ(test, ucb_mr_grant(l->mr, 0, BUF_SIZE, RD), 0);
+		KUNIT_ASSERT_EQ(test, ucb_mr_grant_post(l->mr, NULL, NULL), 0);
+		KUNIT_EXPECT_EQ(test, fake_ib_heal(l->fake), 1);
+		l->fake->no_error = rows[i].no_error;
+		l->fake->no_drain = rows[i].no_drain;
+		l->fake->refusals = rows[i].refusals;
+		KUNIT_EXPECT_EQ_MSG(test, ucb_qp_drain(l->uqp), 0, "row %d", i);
+		KUNIT_EXPECT_EQ_MSG(test, l->fake->refused, rows[i].refused, "row %d", i);
+		KUNIT_EXPECT_EQ(test, atomic_read(&l->fake->nr_mrs), 0);
+		end(l);
+		KUNIT_EXPECT_EQ_MSG(test, l->left, 0, "row %d", i);
+		lent_disconnect(l);
+		expect_clean(test, l->fake, &l->buf);
+		KUNIT_EXPECT_EQ(test, ucb_buf_free(l->buf), 0);
+	}
+}
+
 static struct kunit_case lent_cases[] = {
 	KUNIT_CASE_PARAM(lent_walk, lent_gen_params),
 	KUNIT_CASE_SLOW(lent_no_memory),
@@ -559,6 +606,7 @@ static struct kunit_case lent_cases[] = {
 	KUNIT_CASE(lent_renew),
 	KUNIT_CASE(lent_stuck),
 	KUNIT_CASE(lent_not_drained),
+	KUNIT_CASE(lent_drained),
 	{}
 };
 

@@ -3,6 +3,11 @@
  * Draining a queue pair: what ib_drain_qp() does, but whether the device has
  * done it is known. That one returns nothing, also where it could not post, and
  * waits for as long as a dead device likes.
+ *
+ * mlx4, mlx5 and hns in an internal error take no work request (-EIO) but that
+ * of their own drain, and complete what was posted in software there. So theirs
+ * is asked then: the device executes nothing any more, and it waits for its
+ * driver only.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -12,6 +17,8 @@
 /* Flushing takes microseconds; a device that needs this long is dead. */
 #define UCB_DRAIN_TIMEOUT	(30 * HZ)
 #define UCB_DRAIN_POLL		(HZ / 10)
+/* cxgb4 refuses the error state while it terminates the connection */
+#define UCB_ERROR_TIMEOUT	HZ
 
 static void drain_done(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -39,6 +46,34 @@ static void poll_direct(struct ib_cq *cq)
 		ib_process_cq_direct(cq, -1);
 }
 
+static int qp_to_error(struct ib_qp *qp)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	unsigned long end = jiffies + UCB_ERROR_TIMEOUT;
+	int err;
+
+	while ((err = ib_modify_qp(qp, &attr, IB_QP_STATE))) {
+		if (time_after(jiffies, end))
+			break;
+		usleep_range(10000, 20000);
+	}
+	return err;
+}
+
+/* Return: whether the driver has a drain of its own, which is over. */
+static bool drain_by_driver(struct ib_qp *qp, bool send)
+{
+	const struct ib_device_ops *ops = &qp->device->ops;
+
+	if (send ? !ops->drain_sq : !ops->drain_rq)
+		return false;
+	if (send)
+		ib_drain_sq(qp);
+	else
+		ib_drain_rq(qp);
+	return true;
+}
+
 static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send)
 {
 	struct ib_cq *cq = send ? qp->send_cq : qp->recv_cq;
@@ -54,6 +89,8 @@ static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send)
 		poll_direct(cq);
 		usleep_range(500, 1000);
 	}
+	if (err == -EIO && drain_by_driver(qp, send))
+		return 0;
 	if (err)
 		return err;
 
@@ -70,8 +107,8 @@ static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send)
  * has completed. @drains: one for each queue.
  *
  * Return: 0: the device executes nothing of the queue pair any more. Or an
- * errno: it may, and until the queue pair is destroyed it may also complete
- * @drains.
+ * errno, never -EBUSY, which is a caller's: it may, and until the queue pair is
+ * destroyed it may also complete @drains.
  */
 int ucb_drain_qp(struct ib_qp *qp, struct ucb_drain drains[2])
 {
@@ -84,12 +121,11 @@ int ucb_drain_qp(struct ib_qp *qp, struct ucb_drain drains[2])
 	    attr.qp_state == IB_QPS_RESET)
 		return 0;
 
-	attr.qp_state = IB_QPS_ERR;
-	err = ib_modify_qp(qp, &attr, IB_QP_STATE);
+	err = qp_to_error(qp);
 	if (!err)
 		err = drain_queue(qp, &drains[0], true);
 	/* what is posted to a shared receive queue is not the queue pair's */
 	if (!err && !qp->srq)
 		err = drain_queue(qp, &drains[1], false);
-	return err;
+	return err == -EBUSY ? -EIO : err;
 }
