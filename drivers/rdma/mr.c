@@ -275,14 +275,13 @@ static int mr_release_key(struct ucb_mr *mr, bool retire)
 static void mr_finish(struct ucb_mr *mr, int error)
 {
 	mr->error = error;
-	/* better lost than written by a peer */
-	if (error) {
+	/* better lost than written by a peer; told once of a queue pair */
+	if (error && !(mr->uqp && mr->uqp->error))
 		ibdev_err(mr->pd->ibdev,
 			  "ucb: key %#x not released (%d), memory kept\n",
 			  mr->rkey, error);
-		if (!mr->uqp)
-			ucb_fr_forget(mr->fr);
-	}
+	if (error && !mr->uqp)
+		ucb_fr_forget(mr->fr);
 	ucb_mr_unmap_pages(mr, error);
 	mr_let_go(mr, error);
 	if (mr->uqp)
@@ -534,7 +533,9 @@ EXPORT_SYMBOL_GPL(ucb_mr_reg);
  * device gave when it did not let go. Then the buffer stays busy, and the next
  * call tries once more, frees the handle and returns 0: if that was in vain, or
  * the registration had been revoked in vain, the buffer is never given out
- * again, as the log says.
+ * again, as the log says. For a mapping whose queue pair could not be drained
+ * that is so at once: nothing is tried again, and the errno is that of
+ * ucb_qp_drain(), as -ETIMEDOUT.
  */
 int ucb_mr_dereg(struct ucb_mr **mrp)
 {
