@@ -243,7 +243,9 @@ static int check_attr(const struct ucb_pd *pd, const struct ib_qp *qp,
  * gets work requests of ours between the caller's own, at most two for each of
  * @attr.keys at a time and one to drain it: the caller adds 2 * @attr.keys + 1
  * to max_send_wr, 1 to max_recv_wr, and their sum to the completion queues,
- * which are of ib_alloc_cq(). A device must execute the work requests of one
+ * which are of ib_alloc_cq(). Those of IB_POLL_DIRECT must not be polled by the
+ * caller while the queue pair is drained, which a revocation does, too: it is
+ * done here meanwhile. A device must execute the work requests of one
  * send queue in order, and refuse a key from the completion of its invalidation
  * on: all do.
  *
@@ -312,9 +314,9 @@ EXPORT_SYMBOL_GPL(ucb_qp_attach);
  * be given up with ucb_mr_dereg().
  *
  * Context: Process context, sleeps. Not from a completion handler.
- * Return: 0; -ETIMEDOUT when the device did not drain the queue pair within
- * half a minute, or what else it gave: then it may still be at the mapped
- * buffers, which are kept for good.
+ * Return: 0; -ETIMEDOUT when the device did not drain one of the two queues
+ * within half a minute, or what else it gave (-EIO for its -EBUSY): then it may
+ * still be at the mapped buffers, which are kept for good.
  */
 int ucb_qp_drain(struct ucb_qp *uqp)
 {
@@ -333,7 +335,7 @@ EXPORT_SYMBOL_GPL(ucb_qp_drain);
  * Context: Process context, sleeps. Not from a completion handler.
  * Return: 0; -EBUSY when it has mappings that were not given up; or as
  * ucb_qp_drain(): the caller's own memory, too, is the device's until the queue
- * pair is destroyed.
+ * pair is destroyed, and the domain counts it on, see ucb_pd_detach().
  */
 int ucb_qp_detach(struct ucb_qp *uqp)
 {

@@ -308,8 +308,9 @@ EXPORT_SYMBOL_GPL(ucb_pd_get);
  * @pd: the domain, or NULL
  *
  * The caller has destroyed its queue pairs on it; otherwise the PD is leaked and
- * reported. The domain goes when its last registration's handle has gone too.
- * Mirrors ibv_dealloc_pd(3).
+ * reported. The domain goes when its last registration's handle and its last
+ * attached queue pair have gone too; never, if one of those could not be
+ * drained. Mirrors ibv_dealloc_pd(3).
  *
  * Context: Process context, sleeps. On iWARP not from a connection manager
  * callback.
@@ -373,12 +374,15 @@ EXPORT_SYMBOL_GPL(ucb_pd_attach);
  * @pd: the domain; gone when this returns 0
  *
  * A PD that is freed under a registration cannot be detected later, so this
- * refuses while there is one, and names it. After 0 the bridge uses nothing of
- * the PD.
+ * refuses while there is one, and names it, or a queue pair that
+ * ucb_qp_detach() has not given back. An MR that the device did not release, or
+ * a queue pair that it did not drain, counts as long as the device is there.
+ * After 0 the bridge uses nothing of the PD.
  *
  * Context: Process context, sleeps.
  * Return: 0, -EINVAL for NULL or a domain of ucb_pd_get(), or -EBUSY when there
- * are registrations, which are named in the log.
+ * are registrations, which are named in the log, or attached queue pairs, which
+ * are counted there.
  */
 int ucb_pd_detach(struct ucb_pd *pd)
 {
