@@ -21,6 +21,14 @@ static const char * const stat_names[UCB_NR_STATS] = {
 
 /* @last, @max: microseconds; @when: the end of the last, in nanoseconds */
 struct ucb_stats {
+	u64_stats_t count;
+	u64_stats_t last;
+	u64_stats_t max;
+	u64_stats_t when;
+};
+
+/* The same, of all CPUs. */
+struct ucb_sum {
 	u64 count;
 	u64 last;
 	u64 max;
@@ -48,33 +56,38 @@ void ucb_stat_add(enum ucb_stat what, ktime_t start)
 	cpu = this_cpu_ptr(&ucb_stats);
 	stat = &cpu->stats[what];
 	u64_stats_update_begin(&cpu->sync);
-	stat->count++;
-	stat->last = us;
-	stat->max = max(stat->max, us);
-	stat->when = ktime_to_ns(now);
+	u64_stats_inc(&stat->count);
+	u64_stats_set(&stat->last, us);
+	u64_stats_set(&stat->max, max(u64_stats_read(&stat->max), us));
+	u64_stats_set(&stat->when, ktime_to_ns(now));
 	u64_stats_update_end(&cpu->sync);
 	local_irq_restore(flags);
 }
 
-static struct ucb_stats sum_stats(enum ucb_stat what)
+static struct ucb_sum sum_stats(enum ucb_stat what)
 {
 	const struct ucb_stats_cpu *cpu;
-	struct ucb_stats sum = {};
-	struct ucb_stats stat;
+	const struct ucb_stats *stat;
+	struct ucb_sum sum = {};
+	struct ucb_sum one;
 	unsigned int start;
 	int i;
 
 	for_each_possible_cpu(i) {
 		cpu = per_cpu_ptr(&ucb_stats, i);
+		stat = &cpu->stats[what];
 		do {
 			start = u64_stats_fetch_begin(&cpu->sync);
-			stat = cpu->stats[what];
+			one.count = u64_stats_read(&stat->count);
+			one.last = u64_stats_read(&stat->last);
+			one.max = u64_stats_read(&stat->max);
+			one.when = u64_stats_read(&stat->when);
 		} while (u64_stats_fetch_retry(&cpu->sync, start));
-		sum.count += stat.count;
-		sum.max = max(sum.max, stat.max);
-		if (stat.when > sum.when) {
-			sum.when = stat.when;
-			sum.last = stat.last;
+		sum.count += one.count;
+		sum.max = max(sum.max, one.max);
+		if (one.when > sum.when) {
+			sum.when = one.when;
+			sum.last = one.last;
 		}
 	}
 	return sum;
@@ -82,7 +95,7 @@ static struct ucb_stats sum_stats(enum ucb_stat what)
 
 static int stats_show(struct seq_file *m, void *unused)
 {
-	struct ucb_stats sum;
+	struct ucb_sum sum;
 	unsigned int i;
 
 	for (i = 0; i < UCB_NR_STATS; i++) {
