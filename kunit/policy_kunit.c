@@ -869,6 +869,7 @@ static void policy_mapping(struct kunit *test)
 	struct ucb_buf *far_buf;
 	struct ucb_mr_remote remote;
 	struct ucb_pd *far_pd;
+	struct peer *second;
 	struct ucb_mr *far;
 	u8 *far_mem;
 	struct op op;
@@ -906,8 +907,11 @@ static void policy_mapping(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(mem, CANARY, 4000));
 	KUNIT_EXPECT_NULL(test, memchr_inv(mem + 9000, CANARY, SIZE - 9000));
 
-	/* of this connection only; and never told to a peer */
+	/* of this connection only, on whose end others depend; never told to a peer */
 	KUNIT_EXPECT_EQ(test, ucb_post_send(peer->far, NULL, mr, 0, 1, 0), -EINVAL);
+	second = make_peer(test, PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, ucb_post_send(second->near, &peer->cqe, mr, 0, 1, 0), -EINVAL);
+	kunit_release_action(test, peer_destroy, second);
 	KUNIT_EXPECT_EQ(test, ucb_mr_grant(mr, 0, 1, RD), -ENOBUFS);
 	KUNIT_EXPECT_EQ(test, ucb_mr_get_rkey(mr), 0);
 	rxe->port_data[1].immutable.core_cap_flags |= RDMA_CORE_CAP_PROT_IWARP;
