@@ -198,7 +198,8 @@ static int give_keys(struct server *srv)
 
 /*
  * A buffer that the device does not let go of is the pool's to keep: the second
- * call gives up the handle, and the slot is empty for the next run.
+ * call tries once more and gives up the handle, and the slot is empty for the next
+ * run.
  */
 static void take_key(struct capture *cap, struct capture_slot *slot)
 {
@@ -210,6 +211,8 @@ static void take_key(struct capture *cap, struct capture_slot *slot)
 	}
 	dev_warn(&cap->intf->dev, "a buffer keeps its key: error %d\n", err);
 	ucb_mr_dereg(&slot->mr);
+	/* refused if that, too, was in vain */
+	ucb_buf_free(slot->buf);
 	slot->buf = NULL;
 }
 
