@@ -142,6 +142,7 @@ struct zeroing {
 	atomic_t rounds;
 	struct completion held;
 	struct completion over;
+	struct completion left;
 };
 
 static int zero_thread(void *data)
@@ -154,8 +155,7 @@ static int zero_thread(void *data)
 		ucb_pool_free(z->pool, addr, dma);
 		atomic_inc(&z->rounds);
 	}
-	complete(&z->over);
-	return 0;
+	kthread_complete_and_exit(&z->over, 0);
 }
 
 /*
@@ -168,14 +168,13 @@ static int hold_thread(void *data)
 	struct zeroing *z = data;
 
 	complete(&z->held);
-	while (!atomic_read(&z->calls->frees)) {
-		if (time_after(jiffies, end))
-			return 0;
+	while (!atomic_read(&z->calls->frees) && time_before(jiffies, end))
 		cpu_relax();
+	if (atomic_read(&z->calls->frees)) {
+		memset(z->memory, 0x5a, FAKE_LOCAL_BYTES);
+		z->filled = true;
 	}
-	memset(z->memory, 0x5a, FAKE_LOCAL_BYTES);
-	z->filled = true;
-	return 0;
+	kthread_complete_and_exit(&z->left, 0);
 }
 
 /* The second time is right before the pool is reclaimed: its device goes first. */
@@ -219,6 +218,7 @@ static void pool_zero_removed(struct kunit *test)
 		atomic_set(&z->rounds, 0);
 		init_completion(&z->held);
 		init_completion(&z->over);
+		init_completion(&z->left);
 		z->holder = zero_start(test, hold_thread, z);
 		sched_set_fifo(z->holder);
 		wake_up_process(zero_start(test, zero_thread, z));
@@ -229,6 +229,8 @@ static void pool_zero_removed(struct kunit *test)
 		fake_hcd_remove(fake);
 		ucb_client_unregister(&z->client);
 		wait_for_completion(&z->over);
+		wait_for_completion(&z->left);
+		/* not so where the end waits for what is held: there it is right */
 		if (z->filled)
 			KUNIT_EXPECT_NULL(test, memchr_inv(z->memory, 0x5a, FAKE_LOCAL_BYTES));
 	}

@@ -323,12 +323,14 @@ struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
 		return req.buf;
 	if (!ucb_pool_enter(pool))
 		return ERR_PTR(-ENODEV);
-	if (!READ_ONCE(pool->nr_bufs)) {
-		/* nothing is out that could come home */
+	ucb_pool_add_waiters(pool, 1);
+	/* from here on no memory pressure takes what comes home */
+	if (!READ_ONCE(pool->nr_bufs) && gfpflags_allow_blocking(gfp)) {
+		/* nothing is out that could, and none could be made */
+		ucb_pool_add_waiters(pool, -1);
 		ucb_pool_exit(pool);
 		return ERR_PTR(-ENOMEM);
 	}
-	ucb_pool_add_waiters(pool, 1);
 	ret = wait_event_interruptible_timeout(pool->home_wait,
 					       (got = ucb_pool_take(pool, 0, &req)) ||
 					       READ_ONCE(pool->dying),

@@ -162,7 +162,7 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 		goto err_free;
 	gfp &= ~__GFP_ZERO;
 	block->addr = ucb_core_alloc(pool, size, gfp, &block->dma);
-	if (!block->addr && ucb_pools_settle(gfp))
+	if (!block->addr && ucb_pools_settle(pool, gfp))
 		block->addr = ucb_core_alloc(pool, size, gfp, &block->dma);
 	if (!block->addr)
 		goto err_free;

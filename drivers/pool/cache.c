@@ -305,6 +305,9 @@ void ucb_buf_quarantine(struct ucb_buf *buf)
 	atomic_set(&buf->use, UCB_USE_QUARANTINED);
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	pool->nr_bad++;
+	/* that may have been the last that was out */
+	if (pool->dropin && pool->gone)
+		ucb_dropin_sweep();
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 }
 

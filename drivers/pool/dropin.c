@@ -8,8 +8,8 @@
  * most half of it is wasted. What is larger than the largest class, or comes
  * from a controller's local memory, is allocated exactly and not kept.
  *
- * The pool is made at the first allocation, in whatever context that is, and
- * goes when the device is gone and the last buffer home.
+ * The pool is made at the first allocation, in whatever context the allocator
+ * allows, and goes when the device is gone and the last buffer home.
  */
 
 #include <linux/log2.h>
@@ -66,8 +66,14 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 	other = ucb_dropin_find(udev);
 	if (other && !kref_get_unless_zero(&other->ref))
 		other = NULL;
-	if (!other)
+	if (!other) {
 		hlist_add_head_rcu(&pool->dropin_node, ucb_dropin_bucket(udev));
+		/*
+		 * This may be any context, and the worker must not wait for
+		 * reclaim. Under the lock: who ends the pool cancels it.
+		 */
+		queue_work(ucb_end_wq, &pool->show);
+	}
 	raw_spin_unlock_irqrestore(&ucb_dropin_lock, flags);
 
 	if (other) {
@@ -79,8 +85,6 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 	/* a sweep that came before the pool was in the table missed it */
 	if (READ_ONCE(pool->gone))
 		ucb_dropin_sweep();
-	/* this may be any context, and the worker must not wait for reclaim */
-	queue_work(ucb_end_wq, &pool->show);
 	return pool;
 }
 
@@ -127,9 +131,6 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 		ucb_depot_add(pool, block, true);
 	}
 	ucb_pool_exit(pool);
-	/* a sweep that came meanwhile has let the pool be, for this call */
-	if (READ_ONCE(pool->gone))
-		ucb_dropin_sweep();
 	return block;
 }
 

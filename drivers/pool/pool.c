@@ -43,8 +43,13 @@ void ucb_pool_exit(struct ucb_pool *pool)
 {
 	/* who waits for the last to leave may then free the pool, by RCU */
 	rcu_read_lock();
-	if (atomic_dec_and_test(&pool->users) && READ_ONCE(pool->dying))
-		wake_up(&pool->idle_wait);
+	if (atomic_dec_and_test(&pool->users)) {
+		if (READ_ONCE(pool->dying))
+			wake_up(&pool->idle_wait);
+		else if (pool->dropin && READ_ONCE(pool->gone))
+			/* the last sweep may have let it be for this call */
+			ucb_dropin_sweep();
+	}
 	rcu_read_unlock();
 }
 
@@ -172,13 +177,12 @@ static void ucb_pool_work(struct work_struct *work)
  * it: wait for that, and say whether it is worth another try. The worker is
  * that way, and does not wait for itself.
  */
-bool ucb_pools_settle(gfp_t gfp)
+bool ucb_pools_settle(struct ucb_pool *pool, gfp_t gfp)
 {
-	struct work_struct *work = current_work();
-
 	if (!gfpflags_allow_blocking(gfp) || !atomic_read(&ucb_reaping))
 		return false;
-	if (work && work->func == ucb_pool_work)
+	/* a work item of somebody else's may be freed while it runs */
+	if (current_work() == &pool->work)
 		return false;
 	flush_workqueue(ucb_wq);
 	return true;

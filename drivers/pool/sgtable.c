@@ -19,7 +19,8 @@
 #include "internal.h"
 
 /*
- * As force_dma_unencrypted(), which is not exported, or stricter: the host's own
+ * As force_dma_unencrypted(), which is not exported, where the platform tells of
+ * its encryption at all (s390 does not before 7.3), or stricter: the host's own
  * encryption (SME) is a bit of the address that 64-bit devices alone are sure
  * to have.
  */

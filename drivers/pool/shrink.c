@@ -13,8 +13,8 @@ static struct shrinker *ucb_shrinker;
 /* pool->lock is held. */
 static bool ucb_pool_shrinks(const struct ucb_pool *pool)
 {
-	return !pool->dead && !(pool->flags & UCB_POOL_DEBUG) &&
-	       pool->nr_bufs > pool->min;
+	return !pool->dead && !pool->waiters &&
+	       !(pool->flags & UCB_POOL_DEBUG) && pool->nr_bufs > pool->min;
 }
 
 /* What is at home, in the depot or in a CPU's cache. IRQs are off. */
