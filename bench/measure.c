@@ -6,6 +6,7 @@
 
 #include <linux/delay.h>
 #include <linux/export.h>
+#include <linux/kernel_stat.h>
 #include <linux/limits.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
