@@ -142,6 +142,7 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 				gfp_t gfp)
 {
 	struct ucb_block *block;
+	bool unsettled;
 	unsigned int i;
 
 	block = kzalloc(sizeof(*block), UCB_RECORD_GFP(gfp));
@@ -161,9 +162,12 @@ struct ucb_block *ucb_block_new(struct ucb_pool *pool, unsigned int class,
 	if ((pool->flags & UCB_POOL_DEBUG) && !ucb_stacks_alloc(block, gfp))
 		goto err_free;
 	gfp &= ~__GFP_ZERO;
+	unsettled = ucb_pools_unsettled(pool, gfp);
 	block->addr = ucb_core_alloc(pool, size, gfp, &block->dma);
-	if (!block->addr && ucb_pools_settle(pool, gfp))
+	if (!block->addr && unsettled) {
+		ucb_pools_settle();
 		block->addr = ucb_core_alloc(pool, size, gfp, &block->dma);
+	}
 	if (!block->addr)
 		goto err_free;
 	if (!ucb_core_zeroes(pool, size))

@@ -306,7 +306,8 @@ extern bool ucb_debug;
 #define UCB_RECORD_GFP(gfp)	((gfp) & ~(GFP_ZONEMASK | __GFP_ZERO | __GFP_COMP))
 struct ucb_pool *ucb_pool_new(struct usb_device *udev, bool dropin, gfp_t gfp);
 void ucb_pool_put(struct ucb_pool *pool);
-bool ucb_pools_settle(struct ucb_pool *pool, gfp_t gfp);
+bool ucb_pools_unsettled(struct ucb_pool *pool, gfp_t gfp);
+void ucb_pools_settle(void);
 void ucb_pool_reap(struct ucb_pool *pool, struct ucb_block *block);
 bool ucb_pool_enter(struct ucb_pool *pool);
 void ucb_pool_exit(struct ucb_pool *pool);

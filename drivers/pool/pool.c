@@ -174,18 +174,19 @@ static void ucb_pool_work(struct work_struct *work)
 
 /*
  * What was freed may be on its way still, to a core that has too little without
- * it: wait for that, and say whether it is worth another try. The worker is
- * that way, and does not wait for itself.
+ * it. Looked at before the core is asked: afterwards it may just have arrived.
+ * The worker is that way, and does not wait for itself.
  */
-bool ucb_pools_settle(struct ucb_pool *pool, gfp_t gfp)
+bool ucb_pools_unsettled(struct ucb_pool *pool, gfp_t gfp)
 {
-	if (!gfpflags_allow_blocking(gfp) || !atomic_read(&ucb_reaping))
-		return false;
-	/* a work item of somebody else's may be freed while it runs */
-	if (current_work() == &pool->work)
-		return false;
+	/* only compared: the work item of somebody else's may be freed */
+	return gfpflags_allow_blocking(gfp) && atomic_read(&ucb_reaping) &&
+	       current_work() != &pool->work;
+}
+
+void ucb_pools_settle(void)
+{
 	flush_workqueue(ucb_wq);
-	return true;
 }
 
 static void ucb_pool_show(struct work_struct *work)
