@@ -47,6 +47,8 @@ guest_test()
 	judge "$name" $status || say "guest $name failed; see $out/$name.log"
 	read -r p f s < "$out/$name.counts"
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	# the others play a tone only, and are unplugged meanwhile
+	[ "$kind" = convert ] || return 0
 	if python3 "$dir/played.py" "$out/$name.wav" "$out/tune.pcm"; then
 		result ok "$name: the sound card played the tune, byte for byte"
 	else
