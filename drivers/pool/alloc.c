@@ -159,15 +159,23 @@ static noinline void *ucb_pool_finish(struct ucb_pool *pool, void *addr,
 	return addr;
 }
 
-static noinline void *ucb_pool_alloc_slow(struct ucb_pool *pool, gfp_t gfp,
-					  dma_addr_t *dma, unsigned long caller)
+static struct ucb_request ucb_pool_request(const struct ucb_pool *pool,
+					   gfp_t gfp, int use,
+					   unsigned long caller)
 {
-	struct ucb_request req = {
+	return (struct ucb_request){
 		.size = pool->size,
-		.use = UCB_USE_OUT,
+		.use = use,
 		.zero = ucb_pool_zeroes(pool, gfp),
 		.caller = caller,
 	};
+}
+
+static noinline void *ucb_pool_alloc_slow(struct ucb_pool *pool, gfp_t gfp,
+					  dma_addr_t *dma, unsigned long caller)
+{
+	struct ucb_request req = ucb_pool_request(pool, gfp, UCB_USE_OUT,
+						  caller);
 
 	if (!ucb_pool_get_slow(pool, gfp, &req))
 		return NULL;
@@ -245,22 +253,12 @@ static noinline struct ucb_buf *ucb_buf_finish(struct ucb_pool *pool,
 	return buf;
 }
 
-static struct ucb_request ucb_handle_request(const struct ucb_pool *pool,
-					     gfp_t gfp, unsigned long caller)
-{
-	return (struct ucb_request){
-		.size = pool->size,
-		.use = UCB_USE_OUT | UCB_USE_HANDLE,
-		.zero = ucb_pool_zeroes(pool, gfp),
-		.caller = caller,
-	};
-}
-
 static noinline struct ucb_buf *ucb_buf_alloc_slow(struct ucb_pool *pool,
 						   gfp_t gfp,
 						   unsigned long caller)
 {
-	struct ucb_request req = ucb_handle_request(pool, gfp, caller);
+	const int use = UCB_USE_OUT | UCB_USE_HANDLE;
+	struct ucb_request req = ucb_pool_request(pool, gfp, use, caller);
 
 	return ucb_pool_get_slow(pool, gfp, &req) ? req.buf : NULL;
 }
@@ -314,7 +312,8 @@ EXPORT_SYMBOL_GPL(ucb_buf_alloc);
 struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
 				   unsigned long timeout)
 {
-	struct ucb_request req = ucb_handle_request(pool, gfp, _RET_IP_);
+	const int use = UCB_USE_OUT | UCB_USE_HANDLE;
+	struct ucb_request req = ucb_pool_request(pool, gfp, use, _RET_IP_);
 	bool got = false;
 	long ret;
 
