@@ -491,20 +491,27 @@ static int connect_to(struct session *s, struct sockaddr *addr)
 	return s->theirs.size == INTEROP_SIZE ? 0 : -EPROTO;
 }
 
-struct session *session_listen(struct device *dev, struct ucb_pool *pool,
-			       struct sockaddr *addr)
+static struct session *session_make(struct device *dev, struct ucb_pool *pool,
+				    int (*start)(struct session *, struct sockaddr *),
+				    struct sockaddr *addr)
 {
 	struct session *s = session_alloc(dev, pool);
 	int err;
 
 	if (!s)
 		return ERR_PTR(-ENOMEM);
-	err = listen_on(s, addr);
+	err = start(s, addr);
 	if (err) {
 		session_end(s);
 		return ERR_PTR(err);
 	}
 	return s;
+}
+
+struct session *session_listen(struct device *dev, struct ucb_pool *pool,
+			       struct sockaddr *addr)
+{
+	return session_make(dev, pool, listen_on, addr);
 }
 
 int session_connected(struct session *s)
@@ -526,17 +533,7 @@ int session_wait(struct session *s)
 struct session *session_connect(struct device *dev, struct ucb_pool *pool,
 				struct sockaddr *addr)
 {
-	struct session *s = session_alloc(dev, pool);
-	int err;
-
-	if (!s)
-		return ERR_PTR(-ENOMEM);
-	err = connect_to(s, addr);
-	if (err) {
-		session_end(s);
-		return ERR_PTR(err);
-	}
-	return s;
+	return session_make(dev, pool, connect_to, addr);
 }
 
 int session_work(struct session *s)
