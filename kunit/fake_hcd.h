@@ -24,6 +24,7 @@
 #include <ucb/pool.h>
 
 #include "../drivers/compat.h"
+#include "dma_left.h"
 
 enum fake_kind { FAKE_DMA, FAKE_PIO, FAKE_LOCALMEM, REAL_DUMMY, REAL_XHCI };
 
@@ -174,8 +175,10 @@ static void fake_hcd_free(void *data)
 	if (local)
 		gen_pool_destroy(local);
 	kfree(fake->local);
-	if (!IS_ERR_OR_NULL(fake->pdev))
+	if (!IS_ERR_OR_NULL(fake->pdev)) {
+		WARN_ON(dma_left_look(fake->pdev));
 		platform_device_unregister(fake->pdev);
+	}
 	kfree(fake);
 }
 

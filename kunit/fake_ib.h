@@ -19,6 +19,7 @@
 #include <net/net_namespace.h>
 #include <rdma/ib_verbs.h>
 
+#include "dma_left.h"
 #include "fake_ib_verbs.h"
 
 static inline int fake_ib_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
@@ -227,8 +228,10 @@ static inline void fake_ib_free(void *data)
 	KUNIT_EXPECT_EQ(test, atomic_read(&fake->qps), 0);
 	KUNIT_EXPECT_EQ(test, atomic_read(&fake->nr_mrs), 0);
 	KUNIT_EXPECT_EQ(test, fake->bad, 0);
-	if (!IS_ERR_OR_NULL(fake->pdev))
+	if (!IS_ERR_OR_NULL(fake->pdev)) {
+		KUNIT_EXPECT_EQ(test, dma_left_look(fake->pdev), 0);
 		platform_device_unregister(fake->pdev);
+	}
 	ib_dealloc_device(&fake->ibdev);
 }
 

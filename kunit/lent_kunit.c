@@ -513,7 +513,7 @@ static void lent_not_drained(struct kunit *test)
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		l = lent_get(test, &(struct fake_ib_params){ .dma = true });
+		l = lent_get(test, &(struct fake_ib_params){ });
 		lent_connect(l);
 		attach(l);
 		map(l);

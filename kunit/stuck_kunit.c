@@ -9,6 +9,8 @@
 #include "reports.h"
 
 static const struct fake_ib_params dma = { .dma = true };
+/* for memory that is kept, thus stays mapped, and is given back by the case */
+static const struct fake_ib_params no_dma = { };
 
 struct stuck {
 	struct fake_ib *fake;
@@ -18,9 +20,9 @@ struct stuck {
 };
 
 /* One buffer that is registered. */
-static void make_stuck(struct kunit *test, struct stuck *s)
+static void make_stuck(struct kunit *test, struct stuck *s, const struct fake_ib_params *params)
 {
-	s->fake = fake_ib_get(test, &dma);
+	s->fake = fake_ib_get(test, params);
 	s->pd = ucb_pd_get(&s->fake->ibdev, 1);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(s->pd));
 	s->buf = make_buf(test);
@@ -46,7 +48,7 @@ static void stuck_once(struct kunit *test)
 	int attach;
 
 	for (attach = 0; attach < 2; attach++) {
-		make_stuck(test, &s);
+		make_stuck(test, &s, &dma);
 		if (attach) {
 			KUNIT_ASSERT_EQ(test, ucb_mr_dereg(&s.mr), 0);
 			ucb_pd_put(s.pd);
@@ -89,7 +91,7 @@ static void stuck_for_good(struct kunit *test)
 	int reg;
 
 	for (reg = 0; reg < 2; reg++) {
-		make_stuck(test, &s);
+		make_stuck(test, &s, &no_dma);
 		if (reg)
 			KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&s.mr), 0);
 		fake_ib_fail(s.fake, 1, FAKE_IB_ERROR, false);
@@ -153,7 +155,7 @@ static void stuck_revoked(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, forget_kept, NULL), 0);
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		pool = new_pool(test);
-		make_stuck(test, &s);
+		make_stuck(test, &s, &no_dma);
 		kept = rows[i].dereg ? NULL : s.buf;
 		fake_ib_fail(s.fake, 1, FAKE_IB_ERROR, false);
 		s.fake->keeps = 1;
