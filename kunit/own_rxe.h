@@ -9,14 +9,10 @@
 #include <linux/if_addr.h>
 #include <linux/inet.h>
 #include <linux/ktime.h>
-#include <linux/net.h>
-#include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
-#include <net/net_namespace.h>
-#include <net/netlink.h>
-#include <rdma/rdma_netlink.h>
 
 #include "bridge.h"
+#include "netlink.h"
 
 /* the device that goes */
 #define OWN_NETDEV	"ucb_d"
@@ -24,57 +20,10 @@
 
 #define OWN_NEW		(NLM_F_CREATE | NLM_F_EXCL)
 
-/* A request with its header of @size bytes behind netlink's own, and room. */
-static inline struct sk_buff *own_request(u32 type, u16 flags, const void *header, size_t size)
-{
-	struct sk_buff *skb = nlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
-	struct nlmsghdr *nlh;
-
-	if (!skb)
-		return NULL;
-	nlh = nlmsg_put(skb, 0, 0, type, size, NLM_F_REQUEST | NLM_F_ACK | flags);
-	memcpy(nlmsg_data(nlh), header, size);
-	return skb;
-}
-
-/* Return: 0, or the errno that the kernel answers. Frees @skb. */
-static inline int own_send(int protocol, struct sk_buff *skb)
-{
-	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
-	struct msghdr msg = { .msg_name = &kernel, .msg_namelen = sizeof(kernel) };
-	struct {
-		struct nlmsghdr nlh;
-		struct nlmsgerr err;
-	} answer = {};
-	struct socket *sock;
-	struct kvec vec;
-	int err;
-
-	nlmsg_hdr(skb)->nlmsg_len = skb->len;
-	err = sock_create_kern(&init_net, AF_NETLINK, SOCK_RAW, protocol, &sock);
-	if (err)
-		goto out;
-	vec.iov_base = skb->data;
-	vec.iov_len = skb->len;
-	err = kernel_sendmsg(sock, &msg, &vec, 1, skb->len);
-	if (err < 0)
-		goto out_sock;
-	vec.iov_base = &answer;
-	vec.iov_len = sizeof(answer);
-	err = kernel_recvmsg(sock, &(struct msghdr){ }, &vec, 1, sizeof(answer), 0);
-	if (err >= 0)
-		err = answer.err.error;
-out_sock:
-	sock_release(sock);
-out:
-	kfree_skb(skb);
-	return err;
-}
-
 static inline int own_netdev_add(void)
 {
 	const struct ifinfomsg header = { .ifi_flags = IFF_UP, .ifi_change = IFF_UP };
-	struct sk_buff *skb = own_request(RTM_NEWLINK, OWN_NEW, &header, sizeof(header));
+	struct sk_buff *skb = nl_request(RTM_NEWLINK, OWN_NEW, &header, sizeof(header));
 	struct nlattr *info;
 
 	if (!skb)
@@ -83,18 +32,18 @@ static inline int own_netdev_add(void)
 	info = nla_nest_start(skb, IFLA_LINKINFO);
 	nla_put_string(skb, IFLA_INFO_KIND, "dummy");
 	nla_nest_end(skb, info);
-	return own_send(NETLINK_ROUTE, skb);
+	return nl_send(NETLINK_ROUTE, skb);
 }
 
 static inline int own_netdev_del(void)
 {
 	const struct ifinfomsg header = { };
-	struct sk_buff *skb = own_request(RTM_DELLINK, 0, &header, sizeof(header));
+	struct sk_buff *skb = nl_request(RTM_DELLINK, 0, &header, sizeof(header));
 
 	if (!skb)
 		return -ENOMEM;
 	nla_put_string(skb, IFLA_IFNAME, OWN_NETDEV);
-	return own_send(NETLINK_ROUTE, skb);
+	return nl_send(NETLINK_ROUTE, skb);
 }
 
 static inline int own_addr_add(void)
@@ -107,11 +56,11 @@ static inline int own_addr_add(void)
 		return -ENODEV;
 	header.ifa_index = ndev->ifindex;
 	dev_put(ndev);
-	skb = own_request(RTM_NEWADDR, OWN_NEW, &header, sizeof(header));
+	skb = nl_request(RTM_NEWADDR, OWN_NEW, &header, sizeof(header));
 	if (!skb)
 		return -ENOMEM;
 	nla_put_be32(skb, IFA_LOCAL, in_aton(OWN_ADDR));
-	return own_send(NETLINK_ROUTE, skb);
+	return nl_send(NETLINK_ROUTE, skb);
 }
 
 /*
@@ -122,7 +71,7 @@ static inline int own_rdma_add(const char *type)
 {
 	static unsigned int nr;
 	char name[16];
-	struct sk_buff *skb = own_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
+	struct sk_buff *skb = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_NEWLINK),
 					  0, NULL, 0);
 
 	if (!skb)
@@ -131,18 +80,19 @@ static inline int own_rdma_add(const char *type)
 	nla_put_string(skb, RDMA_NLDEV_ATTR_DEV_NAME, name);
 	nla_put_string(skb, RDMA_NLDEV_ATTR_LINK_TYPE, type);
 	nla_put_string(skb, RDMA_NLDEV_ATTR_NDEV_NAME, OWN_NETDEV);
-	return own_send(NETLINK_RDMA, skb);
+	return nl_send(NETLINK_RDMA, skb);
 }
 
-/* As "rdma link del" does. */
 static inline int own_rxe_del(void)
 {
 	struct ib_device *ibdev = rdma_device_on(OWN_NETDEV);
+	u32 index;
 
 	if (!ibdev)
 		return -ENODEV;
-	ib_unregister_device_and_put(ibdev);
-	return 0;
+	index = ibdev->index;
+	ib_device_put(ibdev);
+	return rdma_link_del(index);
 }
 
 /* What is gone already is no failure here: the case itself has removed it. */

@@ -9,6 +9,7 @@
 #include <linux/xarray.h>
 
 #include "mr_fixture.h"
+#include "netlink.h"
 
 static unsigned int takebacks = 16;
 module_param(takebacks, uint, 0444);
@@ -335,8 +336,7 @@ static void revoke_keys_never_repeat(struct kunit *test)
 
 static int unregister_thread(void *data)
 {
-	ib_unregister_device(data);
-	return 0;
+	return rdma_link_del((uintptr_t)data);
 }
 
 /*
@@ -367,7 +367,8 @@ static void revoke_device_removed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, peer_post(peer, IB_WR_RDMA_READ, r.addr, r.rkey, size), 0);
 
 	start = ktime_get();
-	task = kthread_run(unregister_thread, spare, "ucb_unregister");
+	task = kthread_run(unregister_thread, (void *)(uintptr_t)spare->index,
+			   "ucb_unregister");
 	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
 	get_task_struct(task);
 	while (!ucb_mr_get_descriptor(mr, desc) &&
