@@ -4,13 +4,12 @@
 KDIR   ?= /lib/modules/$(shell uname -r)/build
 KVER   ?= 6.12
 ACCEL  ?= auto
-DEBUG  ?= 0
 SUITE  ?=
 SLICE  ?=
 prefix ?= /usr/local
 DRIVERS_ONLY ?= y
 VERSION = $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
-export KDIR KVER ACCEL DEBUG SUITE SLICE prefix
+export KDIR KVER ACCEL SUITE SLICE prefix
 export DESTDIR INSTALL_MOD_PATH
 
 ifeq ($(filter $(KVER),6.1 6.12 7.3),)
