@@ -14,6 +14,7 @@ import sys
 import textwrap
 
 ERRNO = re.compile(r'(?:ERR_PTR\()?-(E[A-Z0-9]+)\)?')
+ASIDE = re.compile(r'(?<!ERR_PTR)\([^()]*\)')
 LIKE = re.compile(r'\b(?:[Aa]s|those of)(?: for)? (\w+)\(\)(?: gives)?')
 SECTIONS = ('NAME', 'SYNOPSIS', 'ARGUMENTS', 'DESCRIPTION', 'CONTEXT',
             'RETURN VALUE', 'ERRORS', 'SEE ALSO')
@@ -79,6 +80,8 @@ class Return:
             self.value, self.rest = sentence(text), ''
             return
 
+        # an errno in brackets is part of what is said of another
+        text = ASIDE.sub(lambda aside: aside[0].replace('-E', '\0E'), text)
         match = re.match(r'(.*?[^A-Z])\. (?=[A-Z])(.*)', text)
         text, self.rest = (match[1], match[2]) if match else (text.rstrip('.'), '')
         match = re.search(r'[,;]? or (what .*)', text)
@@ -131,12 +134,15 @@ def resolve(name, returns, seen=()):
             errors[errno] = 'out of memory'
         elif not meaning or re.search(r'\b(and|as|for|of|or|when)$', meaning):
             raise Fault(f'-{errno} without a meaning: {meaning}')
+    for meaning in (value, *errors.values(), other):
+        if meaning.count('(') != meaning.count(')'):
+            raise Fault(f'cut in the middle of brackets: {meaning}')
     return value, errors, other
 
 
 def roff(text, names=()):
     """Words for the page: escaped, with the markup of kernel-doc set."""
-    text = text.replace('\\', '\\e')
+    text = text.replace('\0', '-').replace('\\', '\\e')
     text = re.sub(r':c:\w+:`([^<`]*?)(?: <\w+>)?`', r'``\1``', text)
     text = re.sub(r'``(.*?)``|\*\*(.*?)\*\*',
                   lambda m: rf'\fB{m[1]}\fP' if m[1] else rf'\fI{m[2]}\fP', text)
