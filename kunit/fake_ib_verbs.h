@@ -56,6 +56,8 @@ struct fake_ib_params {
  * @no_error: why QPs do not go to error, or 0
  * @no_drain: why a QP in error takes no work requests, or 0
  * @refusals: both are over after so many, if not 0; @refused: how many there were
+ * @dead: nothing that is posted completes
+ * @polls: of CQs
  * @last_flags: of the last work request
  * @bad: what should not have been asked
  */
@@ -94,6 +96,8 @@ struct fake_ib {
 	int no_drain;
 	unsigned int refusals;
 	unsigned int refused;
+	bool dead;
+	atomic_t polls;
 };
 
 struct fake_ib_pd {
@@ -191,6 +195,7 @@ static inline int fake_ib_poll_cq(struct ib_cq *ibcq, int nr, struct ib_wc *wc)
 	unsigned long flags;
 	int n = 0;
 
+	atomic_inc(&to_fake_ib(ibcq->device)->polls);
 	spin_lock_irqsave(&cq->lock, flags);
 	while (n < nr && cq->tail != cq->head)
 		wc[n++] = cq->wc[cq->tail++ % FAKE_IB_CQES];
@@ -254,8 +259,8 @@ static inline void fake_ib_flush(struct ib_qp *ibqp)
 
 	spin_lock_irqsave(&fake->lock, flags);
 	qp->state = IB_QPS_ERR;
-	nr = qp->nr_held;
-	qp->nr_held = 0;
+	nr = fake->dead ? 0 : qp->nr_held;
+	qp->nr_held -= nr;
 	spin_unlock_irqrestore(&fake->lock, flags);
 	for (i = 0; i < nr; i++) {
 		qp->held[i].status = IB_WC_WR_FLUSH_ERR;
@@ -356,7 +361,7 @@ static inline int fake_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr 
 	if (fake_ib_refuses(fake))
 		return -ENOMEM;
 	spin_lock_irqsave(&fake->lock, flags);
-	error = qp->state == IB_QPS_ERR;
+	error = qp->state == IB_QPS_ERR && !fake->dead;
 	if (!error)
 		qp->held[qp->nr_held++] = wc;
 	spin_unlock_irqrestore(&fake->lock, flags);
@@ -566,7 +571,7 @@ static inline int fake_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr 
 		fake->posted++;
 		fake->last_flags = wr->send_flags;
 		qp->silent |= hit && fake->fault == FAKE_IB_SILENT;
-		if (qp->state == IB_QPS_RTS && qp->silent) {
+		if (fake->dead || (qp->state == IB_QPS_RTS && qp->silent)) {
 			qp->held[qp->nr_held++] = wc;
 			spin_unlock_irqrestore(&fake->lock, flags);
 			continue;

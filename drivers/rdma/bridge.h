@@ -21,10 +21,24 @@ struct ucb_key;
 struct ucb_rqp;
 
 /*
+ * An RDMA device.
+ *
+ * @node: as long as it can have domains
+ * @dead: it did not drain the last queue pair in time
+ */
+struct ucb_dev {
+	struct list_head node;
+	struct ib_device *ibdev;
+	struct dentry *preflight;
+	bool dead;
+};
+
+/*
  * A trust domain.
  *
  * @ref: one of the owner and one of each registration's handle, so that a
  *	handle can outlive the device
+ * @dev: until the domain is closed
  * @active: one for as long as the domain is open and one of each call inside
  *	it; @idle completes at 0
  * @holds_device: the device is going, and waits until the owner puts the domain
@@ -41,6 +55,7 @@ struct ucb_pd {
 	struct kref ref;
 	struct list_head node;
 	struct ib_device *ibdev;
+	struct ucb_dev *dev;
 	struct ib_pd *ibpd;
 	u32 port;
 	bool foreign;
@@ -283,7 +298,8 @@ void ucb_key_late_work(struct work_struct *work);
 void ucb_key_renew_work(struct work_struct *work);
 
 /* drain.c */
-int ucb_drain_qp(struct ib_qp *qp, struct ucb_drain drains[2]);
+int ucb_drain_qp(struct ucb_dev *dev, struct ib_qp *qp,
+		 struct ucb_drain drains[2]);
 
 /* conn.c */
 int ucb_qp_add_map(struct ucb_mr *mr);

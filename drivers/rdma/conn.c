@@ -60,7 +60,7 @@ int ucb_qp_stop(struct ucb_qp *uqp)
 	uqp->broken = true;
 	spin_unlock_irqrestore(&uqp->lock, flags);
 	cancel_work_sync(&uqp->late);
-	uqp->error = ucb_drain_qp(uqp->qp, uqp->drains);
+	uqp->error = ucb_drain_qp(uqp->pd->dev, uqp->qp, uqp->drains);
 	cancel_work_sync(&uqp->renew);
 	if (uqp->error) {
 		kref_get(&uqp->ref);
@@ -314,9 +314,10 @@ EXPORT_SYMBOL_GPL(ucb_qp_attach);
  * be given up with ucb_mr_dereg().
  *
  * Context: Process context, sleeps. Not from a completion handler.
- * Return: 0; -ETIMEDOUT when the device did not drain one of the two queues
- * within half a minute, or what else it gave (-EIO for its -EBUSY): then it may
- * still be at the mapped buffers, which are kept for good.
+ * Return: 0; -ETIMEDOUT when the device did not drain the two queues within
+ * the module's drain_timeout_ms, or a 30th of that if it was so with the queue
+ * pair before; or what else it gave (-EIO for its -EBUSY): then it may still be
+ * at the mapped buffers, which are kept for good.
  */
 int ucb_qp_drain(struct ucb_qp *uqp)
 {

@@ -11,11 +11,21 @@
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
+#include <linux/moduleparam.h>
 
 #include "bridge.h"
 
 /* Flushing takes microseconds; a device that needs this long is dead. */
-#define UCB_DRAIN_TIMEOUT	(30 * HZ)
+static unsigned int drain_timeout_ms = 30000;
+module_param(drain_timeout_ms, uint, 0644);
+MODULE_PARM_DESC(drain_timeout_ms,
+		 "how long a device may take to drain a queue pair, milliseconds");
+
+/*
+ * Unplug waits for its queue pairs one after the other: when a device had its
+ * time, the next gets this part of it.
+ */
+#define UCB_DRAIN_DEAD		30
 #define UCB_DRAIN_POLL		(HZ / 10)
 /* cxgb4 refuses the error state while it terminates the connection */
 #define UCB_ERROR_TIMEOUT	HZ
@@ -74,10 +84,11 @@ static bool drain_by_driver(struct ib_qp *qp, bool send)
 	return true;
 }
 
-static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send)
+/* Until @end, in jiffies. */
+static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send,
+		       unsigned long end)
 {
 	struct ib_cq *cq = send ? qp->send_cq : qp->recv_cq;
-	unsigned long end = jiffies + UCB_DRAIN_TIMEOUT;
 	int err;
 
 	drain->cqe.done = drain_done;
@@ -94,12 +105,12 @@ static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send)
 	if (err)
 		return err;
 
-	while (!wait_for_completion_timeout(&drain->done, UCB_DRAIN_POLL)) {
-		if (time_after(jiffies, end))
-			return -ETIMEDOUT;
+	do {
 		poll_direct(cq);
-	}
-	return 0;
+		if (wait_for_completion_timeout(&drain->done, UCB_DRAIN_POLL))
+			return 0;
+	} while (time_before(jiffies, end));
+	return -ETIMEDOUT;
 }
 
 /*
@@ -110,10 +121,13 @@ static int drain_queue(struct ib_qp *qp, struct ucb_drain *drain, bool send)
  * errno, never -EBUSY, which is a caller's: it may, and until the queue pair is
  * destroyed it may also complete @drains.
  */
-int ucb_drain_qp(struct ib_qp *qp, struct ucb_drain drains[2])
+int ucb_drain_qp(struct ucb_dev *dev, struct ib_qp *qp,
+		 struct ucb_drain drains[2])
 {
+	unsigned int ms = READ_ONCE(drain_timeout_ms);
 	struct ib_qp_attr attr = {};
 	struct ib_qp_init_attr init;
+	unsigned long end;
 	int err;
 
 	/* one that was never connected takes no work requests, nor an error */
@@ -122,10 +136,17 @@ int ucb_drain_qp(struct ib_qp *qp, struct ucb_drain drains[2])
 		return 0;
 
 	err = qp_to_error(qp);
+	if (READ_ONCE(dev->dead))
+		ms /= UCB_DRAIN_DEAD;
+	end = jiffies + msecs_to_jiffies(ms);
 	if (!err)
-		err = drain_queue(qp, &drains[0], true);
+		err = drain_queue(qp, &drains[0], true, end);
 	/* what is posted to a shared receive queue is not the queue pair's */
 	if (!err && !qp->srq)
-		err = drain_queue(qp, &drains[1], false);
+		err = drain_queue(qp, &drains[1], false, end);
+	if (!err)
+		WRITE_ONCE(dev->dead, false);
+	else if (err == -ETIMEDOUT || err == -ENOMEM)
+		WRITE_ONCE(dev->dead, true);
 	return err == -EBUSY ? -EIO : err;
 }

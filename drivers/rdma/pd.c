@@ -26,12 +26,6 @@ static DEFINE_SPINLOCK(ucb_pds_lock);
 static DECLARE_WAIT_QUEUE_HEAD(ucb_pds_wait);
 struct workqueue_struct *ucb_pd_wq;
 
-struct ucb_dev {
-	struct list_head node;
-	struct ib_device *ibdev;
-	struct dentry *preflight;
-};
-
 static struct ucb_dev *find_dev(struct ib_device *ibdev)
 {
 	struct ucb_dev *dev;
@@ -204,7 +198,8 @@ static int pd_list(struct ucb_pd *pd)
 	int err = 0;
 
 	spin_lock(&ucb_pds_lock);
-	if (!find_dev(pd->ibdev)) {
+	pd->dev = find_dev(pd->ibdev);
+	if (!pd->dev) {
 		err = -ENODEV;
 		goto out;
 	}
@@ -495,13 +490,13 @@ static void ucb_remove_one(struct ib_device *ibdev, void *data)
 	list_del(&dev->node);
 	spin_unlock(&ucb_pds_lock);
 	debugfs_remove(dev->preflight);
-	kfree(dev);
 
 	while ((pd = take_pd_of(ibdev)))
 		remove_pd(pd);
 
 	/* those that their owners are putting at this moment */
 	wait_event(ucb_pds_wait, no_pd_of(ibdev));
+	kfree(dev);
 }
 
 struct ib_client ucb_ib_client = {
