@@ -95,6 +95,50 @@ static void pair_fails(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ucb_buf_free(buf[1]), 0);
 }
 
+static typeof_member(struct ib_device, ops.post_send) real_post_send;
+static bool refuse;
+
+static int refuse_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			    const struct ib_send_wr **bad)
+{
+	if (wr->opcode != IB_WR_REG_MR || !READ_ONCE(refuse))
+		return real_post_send(qp, wr, bad);
+	WRITE_ONCE(refuse, false);
+	*bad = wr;
+	return -EINVAL;
+}
+
+static void unrefuse(void *data)
+{
+	struct ib_device *ibdev = data;
+
+	ibdev->ops.post_send = real_post_send;
+}
+
+/* One that takes no work request is as bad as one whose connection has failed. */
+static void pair_refuses(struct kunit *test)
+{
+	struct fixture *f = test->priv;
+	struct ucb_pd *pd = watched_pd(test);
+	struct ib_qp *first = rqp;
+	struct ucb_buf *buf;
+	struct ucb_mr *mr;
+
+	make_pool(test, PAGE_SIZE, UCB_POOL_RDMA);
+	buf = make_buf(test);
+	real_post_send = f->ibdev->ops.post_send;
+	refuse = true;
+	f->ibdev->ops.post_send = refuse_post_send;
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, unrefuse, f->ibdev), 0);
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_mr_reg(pd, buf, RD)), -EAGAIN);
+	KUNIT_EXPECT_FALSE(test, refuse);
+	mr = reg_patiently(pd, buf, RD);
+	KUNIT_ASSERT_FALSE_MSG(test, IS_ERR(mr), "reg: %ld", PTR_ERR(mr));
+	KUNIT_EXPECT_PTR_NE(test, rqp, first);
+	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
+	KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), 0);
+}
+
 /* A listener that registers in its callback and refuses who comes */
 struct callback {
 	struct ib_device *ibdev;
@@ -299,12 +343,100 @@ static void pair_comes_from_itself(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, comes_from_itself(id));
 }
 
+/*
+ * All that is asked of who comes. Who has passed gets as far as the making of a
+ * queue pair, on a device that has no PD here.
+ */
+static void pair_asks(struct kunit *test)
+{
+	static const struct {
+		const char *src;
+		bool other_device;
+		bool other_nonce;
+		u8 missing;	/* bytes of the nonce */
+		bool second;
+		int error;
+	} rows[] = {
+		{ "10.0.0.1", .error = -EINVAL },
+		{ "10.0.0.2", .error = -ECONNREFUSED },
+		{ "10.0.0.1", .other_device = true, .error = -ECONNREFUSED },
+		{ "10.0.0.1", .other_nonce = true, .error = -ECONNREFUSED },
+		{ "10.0.0.1", .missing = 1, .error = -ECONNREFUSED },
+		{ "10.0.0.1", .second = true, .error = -ECONNREFUSED },
+	};
+	struct rdma_cm_id *ids = kunit_kcalloc(test, 3, sizeof(*ids), GFP_KERNEL);
+	struct fixture *f = test->priv;
+	struct ib_pd *ibpd = ucb_pd_ib(f->pd);
+	const struct ib_qp_init_attr init = {};
+	struct ucb_pair guard = { .pds = { ibpd, ibpd }, .init = &init };
+	struct rdma_conn_param req = { .private_data = guard.nonce };
+	struct rdma_cm_id *id;
+	u8 other[UCB_PAIR_NONCE];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, ids);
+	id = &ids[0];
+	guard.listen = &ids[1];
+	get_random_bytes(guard.nonce, sizeof(guard.nonce));
+	memcpy(other, guard.nonce, sizeof(other));
+	other[0] ^= 0x80;
+	KUNIT_ASSERT_EQ(test, inet_pton_with_scope(&init_net, AF_INET, "10.0.0.1", "1",
+						   &id->route.addr.dst_addr), 0);
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		KUNIT_ASSERT_EQ(test, inet_pton_with_scope(&init_net, AF_INET, rows[i].src, "2",
+							   &id->route.addr.src_addr), 0);
+		guard.listen->device = rows[i].other_device ? f->ibdev : NULL;
+		req.private_data = rows[i].other_nonce ? other : guard.nonce;
+		req.private_data_len = UCB_PAIR_NONCE - rows[i].missing;
+		guard.id[UCB_PAIR_PASSIVE] = rows[i].second ? &ids[2] : NULL;
+		KUNIT_EXPECT_EQ_MSG(test, pair_accept(&guard, id, &req), rows[i].error, "row %d",
+				    i);
+	}
+}
+
+/* Nobody is listened to once the pair is there: not to who has the nonce, either. */
+static void pair_hangs_up(struct kunit *test)
+{
+	struct ib_qp_init_attr init = {
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.qp_type = IB_QPT_RC,
+	};
+	struct fixture *f = test->priv;
+	struct ib_pd *ibpd = ucb_pd_ib(f->pd);
+	struct ucb_pair caller;
+	struct ucb_pair pair;
+	struct ib_cq *cq;
+
+	cq = ib_alloc_cq(f->ibdev, NULL, 16, 0, IB_POLL_WORKQUEUE);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(cq));
+	init.send_cq = cq;
+	init.recv_cq = cq;
+	KUNIT_ASSERT_EQ(test, ucb_pair_connect(&pair, 1, ibpd, ibpd, &init), 0);
+	caller = (struct ucb_pair){ .pds = { ibpd, ibpd }, .init = &init };
+	memcpy(caller.nonce, pair.nonce, sizeof(caller.nonce));
+	init_completion(&caller.step);
+	/* it would take one more */
+	caller.listen = pair.id[UCB_PAIR_PASSIVE];
+	pair.id[UCB_PAIR_PASSIVE] = NULL;
+	pair.init = &init;
+	KUNIT_EXPECT_NE(test, pair_dial(&caller), 0);
+	KUNIT_EXPECT_NULL(test, pair.id[UCB_PAIR_PASSIVE]);
+	pair.id[UCB_PAIR_PASSIVE] = caller.listen;
+	ucb_pair_close(&caller);
+	ucb_pair_close(&pair);
+	ib_free_cq(cq);
+}
+
 static struct kunit_case pair_cases[] = {
 	KUNIT_CASE_PARAM(pair_fails, iwarp_gen_params),
+	KUNIT_CASE_PARAM(pair_refuses, iwarp_gen_params),
 	KUNIT_CASE_PARAM(pair_in_cm_callback, iwarp_gen_params),
 	KUNIT_CASE_PARAM(pair_ends_in_cm_callback, iwarp_gen_params),
 	KUNIT_CASE_PARAM(pair_stranger, iwarp_gen_params),
 	KUNIT_CASE(pair_comes_from_itself),
+	KUNIT_CASE(pair_asks),
+	KUNIT_CASE_PARAM(pair_hangs_up, iwarp_gen_params),
 	{}
 };
 
