@@ -6,6 +6,7 @@
 #ifndef _UCB_COMPAT_H
 #define _UCB_COMPAT_H
 
+#include <linux/dma-mapping.h>
 #include <linux/fs_struct.h>
 #include <linux/gfp.h>
 #include <linux/hrtimer.h>
@@ -24,6 +25,11 @@
 #include <crypto/utils.h>
 #else
 #include <crypto/algapi.h>
+#endif
+
+/* 7.3: a mapping that would have to be synced can be refused */
+#ifndef DMA_ATTR_REQUIRE_COHERENT
+#define DMA_ATTR_REQUIRE_COHERENT	0
 #endif
 
 /* 6.18: what generates a test's parameters is told the test */

@@ -10,6 +10,7 @@
 #include <linux/ktime.h>
 #include <linux/sched.h>
 #include <linux/sizes.h>
+#include <linux/swiotlb.h>
 
 #include "fake_bridge.h"
 
@@ -345,6 +346,47 @@ static void verbs_no_fast_registration(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ucb_buf_free(life.buf), 0);
 }
 
+static struct io_tlb_mem *real_tlb;
+
+static void restore_tlb(void *data)
+{
+	struct fake_ib *fake = data;
+
+	fake->pdev->dev.dma_io_tlb_mem = real_tlb;
+}
+
+/* A device for which memory is bounced: all of it, or what it cannot address. */
+static void verbs_bounced(struct kunit *test)
+{
+	const struct fake_ib_params params[] = { { .dma = true }, { } };
+	struct life life = { .buf = make_buf(test), .access = RD, .times = 1 };
+	struct io_tlb_mem *tlb = kunit_kzalloc(test, sizeof(*tlb), GFP_KERNEL);
+	struct device *dev;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, tlb);
+	tlb->nslabs = 1;
+	tlb->force_bounce = true;
+	for (i = 0; i < ARRAY_SIZE(params); i++) {
+		life.fake = fake_ib_get(test, &params[i]);
+		dev = &life.fake->pdev->dev;
+		real_tlb = dev->dma_io_tlb_mem;
+		KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, restore_tlb, life.fake), 0);
+		dev->dma_io_tlb_mem = tlb;
+		live(&life);
+		KUNIT_EXPECT_EQ(test, life.error, i ? 0 : -EOPNOTSUPP);
+		kunit_release_action(test, restore_tlb, life.fake);
+		live(&life);
+		KUNIT_EXPECT_EQ(test, life.error, 0);
+
+		KUNIT_ASSERT_EQ(test, dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(24)), 0);
+		live(&life);
+		KUNIT_EXPECT_EQ(test, life.error, i ? 0 : -EOPNOTSUPP);
+		expect_clean(test, life.fake, &life.buf);
+	}
+	KUNIT_EXPECT_EQ(test, ucb_buf_free(life.buf), 0);
+}
+
 /* A limit of 3 pages, of the 5 that a buffer has. */
 static void verbs_small_limit(struct kunit *test)
 {
@@ -508,6 +550,7 @@ static struct kunit_case verbs_cases[] = {
 	KUNIT_CASE_SLOW(verbs_silent),
 	KUNIT_CASE(verbs_map_a_part),
 	KUNIT_CASE(verbs_no_fast_registration),
+	KUNIT_CASE(verbs_bounced),
 	KUNIT_CASE(verbs_small_limit),
 	KUNIT_CASE(verbs_port),
 	KUNIT_CASE(verbs_keys),

@@ -5,7 +5,11 @@
 #include <linux/dma-mapping.h>
 #include <linux/mm.h>
 
+#include "../compat.h"
 #include "bridge.h"
+
+/* Coherent for the USB controller, and never synced for the NIC. */
+#define UCB_MAP_ATTRS	(DMA_ATTR_SKIP_CPU_SYNC | DMA_ATTR_REQUIRE_COHERENT)
 
 /* Cut [@skip, @skip + @length) out of @src. */
 static int cut_sgtable(struct sg_table *dst, struct sg_table *src, size_t skip,
@@ -84,18 +88,13 @@ int ucb_mr_map_pages(struct ucb_mr *mr, size_t offset,
 	struct ib_device *ibdev = mr->pd->ibdev;
 	int err;
 
-	/* a bounce buffer would never be copied */
-	if (!ib_uses_virt_dma(ibdev) && dma_addressing_limited(ibdev->dma_device))
-		return -EOPNOTSUPP;
 	err = mr_get_pages(mr, offset, spans, nr);
 	if (err)
 		return err;
 
-	/* Coherent for the USB controller: nothing to flush for the NIC. */
 	mr->dir = mr->map_access & IB_ACCESS_LOCAL_WRITE ? DMA_BIDIRECTIONAL :
 							   DMA_TO_DEVICE;
-	err = ib_dma_map_sgtable_attrs(ibdev, &mr->sgt, mr->dir,
-				       DMA_ATTR_SKIP_CPU_SYNC);
+	err = ib_dma_map_sgtable_attrs(ibdev, &mr->sgt, mr->dir, UCB_MAP_ATTRS);
 	if (err)
 		sg_free_table(&mr->sgt);
 	return err;
@@ -106,6 +105,6 @@ void ucb_mr_unmap_pages(struct ucb_mr *mr, bool lost)
 {
 	if (!lost)
 		ib_dma_unmap_sgtable_attrs(mr->pd->ibdev, &mr->sgt, mr->dir,
-					   DMA_ATTR_SKIP_CPU_SYNC);
+					   UCB_MAP_ATTRS);
 	sg_free_table(&mr->sgt);
 }

@@ -271,8 +271,8 @@ static struct ucb_pd *pd_start(struct ucb_pd *pd)
  * the same device.
  * Return: the domain, or an ERR_PTR: -EINVAL for a NULL device or a port it does
  * not have, -EOPNOTSUPP for a port of another kind than InfiniBand, RoCE and
- * iWARP or a device without fast registration,
- * -ENODEV when the device is going, -ENOMEM, or what the device gave.
+ * iWARP, a device without fast registration, or one for which memory may be
+ * bounced, -ENODEV when the device is going, -ENOMEM, or what the device gave.
  */
 struct ucb_pd *ucb_pd_get(struct ib_device *ibdev, u32 port)
 {

@@ -4,6 +4,7 @@
  * preflight-<device>, read by root only.
  */
 #include <linux/debugfs.h>
+#include <linux/dma-mapping.h>
 #include <linux/ktime.h>
 #include <linux/percpu.h>
 #include <linux/seq_file.h>
@@ -107,6 +108,20 @@ static int stats_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
 
+/*
+ * A bounce buffer would never be copied. Where the DMA API may use one, for each
+ * mapping, or those that the device cannot address, or that are of parts of pages
+ * when the device behind an IOMMU is not trusted, it limits their size.
+ */
+static bool may_bounce(struct ib_device *ibdev)
+{
+	struct device *dev = ibdev->dma_device;
+
+	return !ib_uses_virt_dma(ibdev) &&
+	       (dma_addressing_limited(dev) ||
+		dma_max_mapping_size(dev) < SIZE_MAX);
+}
+
 /* NULL when buffers can be registered by way of the port. */
 const char *ucb_why_no_registration(struct ib_device *ibdev, u32 port)
 {
@@ -114,6 +129,8 @@ const char *ucb_why_no_registration(struct ib_device *ibdev, u32 port)
 		return "neither InfiniBand, RoCE nor iWARP";
 	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS))
 		return "no fast registration";
+	if (may_bounce(ibdev))
+		return "bounce buffers";
 	return NULL;
 }
 
