@@ -53,6 +53,8 @@ struct fake_ib_params {
  * @lasting: all fail from then on; @hits: how many have
  * @map_less: what ib_map_mr_sg() leaves out: @map_entries, @map_bytes
  * @keeps: so many MRs more are not released when they are to be
+ * @no_post: why no work request is taken, or 0
+ * @no_destroy: why QPs are not destroyed, or 0
  * @no_error: why QPs do not go to error, or 0
  * @no_drain: why a QP in error takes no work requests, or 0
  * @refusals: both are over after so many, if not 0; @refused: how many there were
@@ -92,6 +94,8 @@ struct fake_ib {
 	unsigned int map_entries;
 	unsigned int map_bytes;
 	unsigned int keeps;
+	int no_post;
+	int no_destroy;
 	int no_error;
 	int no_drain;
 	unsigned int refusals;
@@ -325,6 +329,8 @@ static inline int fake_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct fake_ib *fake = to_fake_ib(ibqp->device);
 
+	if (fake->no_destroy)
+		return fake->no_destroy;
 	if (fake->last_qp == ibqp)
 		fake->last_qp = NULL;
 	atomic_dec(&fake->qps);
@@ -560,6 +566,8 @@ static inline int fake_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr 
 		bool hit = fake_ib_hit(fake);
 
 		*bad = wr;
+		if (fake->no_post)
+			return fake->no_post;
 		if (hit && fake->fault == FAKE_IB_REFUSE)
 			return -ENOMEM;
 		if (qp->state == IB_QPS_ERR && fake->no_drain)

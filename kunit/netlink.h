@@ -58,6 +58,19 @@ out:
 	return err;
 }
 
+/* As "rdma dev set" does. */
+static inline int rdma_dev_rename(u32 index, const char *name)
+{
+	struct sk_buff *skb = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_SET),
+					 0, NULL, 0);
+
+	if (!skb)
+		return -ENOMEM;
+	nla_put_u32(skb, RDMA_NLDEV_ATTR_DEV_INDEX, index);
+	nla_put_string(skb, RDMA_NLDEV_ATTR_DEV_NAME, name);
+	return nl_send(NETLINK_RDMA, skb);
+}
+
 /*
  * As "rdma link del" does: the driver hears of that, which it does not of an
  * unregistration, and the socket of 7.3's rxe goes with its last device.

@@ -6,6 +6,8 @@
  * controller. Each case makes a device of its own: on rxe, and where nothing is
  * asked of it that siw does not do, on siw too.
  */
+#include <linux/dcache.h>
+#include <linux/debugfs.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
 #include <rdma/rdma_cm.h>
@@ -377,9 +379,39 @@ static void removal_connecting(struct kunit *test)
 	expect_pool_works(test);
 }
 
+static bool has_preflight(struct kunit *test, const char *name)
+{
+	struct dentry *dir = debugfs_lookup("ucb_rdma", NULL);
+	struct dentry *found;
+	char file[64];
+
+	KUNIT_ASSERT_NOT_NULL(test, dir);
+	snprintf(file, sizeof(file), "preflight-%s", name);
+	found = debugfs_lookup(file, dir);
+	dput(found);
+	dput(dir);
+	return found;
+}
+
+/* The next device may have the old name. */
+static void removal_renamed(struct kunit *test)
+{
+	struct ib_device *ibdev = make_own(test);
+	char old[IB_DEVICE_NAME_MAX];
+
+	strscpy(old, dev_name(&ibdev->dev), sizeof(old));
+	KUNIT_EXPECT_TRUE(test, has_preflight(test, old));
+	KUNIT_ASSERT_EQ(test, rdma_dev_rename(ibdev->index, "ucb_renamed"), 0);
+	KUNIT_EXPECT_TRUE(test, has_preflight(test, "ucb_renamed"));
+	KUNIT_EXPECT_FALSE(test, has_preflight(test, old));
+	KUNIT_EXPECT_EQ(test, own_rxe_del(), 0);
+	KUNIT_EXPECT_FALSE(test, has_preflight(test, "ucb_renamed"));
+}
+
 static struct kunit_case removal_cases[] = {
 	KUNIT_CASE_SLOW(removal_port_down),
 	KUNIT_CASE(removal_no_address),
+	KUNIT_CASE(removal_renamed),
 	KUNIT_CASE_PARAM_ATTR(removal_idle, transport_gen_params,
 			      { .speed = KUNIT_SPEED_SLOW }),
 	KUNIT_CASE_PARAM_ATTR(removal_registering, transport_gen_params,

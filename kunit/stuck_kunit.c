@@ -218,11 +218,53 @@ static void stuck_pool(struct kunit *test)
 	ucb_pd_put(pd);
 }
 
+/*
+ * The bridge's own queue pair, on which an operation failed, or which did not come
+ * to life: it may still complete something to what it was made with.
+ */
+static void stuck_qp(struct kunit *test)
+{
+	struct reports *reports = reports_get(test);
+	struct fake_ib *fake = fake_ib_get(test, &dma);
+	struct ucb_pd *pd = ucb_pd_get(&fake->ibdev, 1);
+	struct ucb_buf *buf = make_buf(test);
+	struct ib_qp *qp;
+	struct ib_cq *cq;
+	int i;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(pd));
+	for (i = 0; i < 2; i++) {
+		fake->no_destroy = -EIO;
+		if (i)
+			fake->port = IB_PORT_DOWN;
+		else
+			fake_ib_fail(fake, 1, FAKE_IB_ERROR, false);
+		KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_mr_reg(pd, buf, RD)), i ? -EAGAIN : -EIO);
+		fake_ib_heal(fake);
+		fake->port = IB_PORT_ACTIVE;
+		fake->no_destroy = 0;
+		KUNIT_EXPECT_EQ(test, atomic_read(&fake->qps), 1);
+		KUNIT_EXPECT_EQ(test, atomic_read(&fake->cqs), 1);
+
+		/* the device comes to it after all, and the case gives back what was kept */
+		qp = fake->last_qp;
+		cq = qp->send_cq;
+		kfree(qp->qp_context);
+		KUNIT_EXPECT_EQ(test, ib_destroy_qp(qp), 0);
+		ib_free_cq(cq);
+	}
+	ucb_pd_put(pd);
+	expect_clean(test, fake, &buf);
+	KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), 0);
+	KUNIT_EXPECT_EQ(test, reports_count(reports, "queue pair not destroyed (-5), kept", ""), i);
+}
+
 static struct kunit_case stuck_cases[] = {
 	KUNIT_CASE(stuck_once),
 	KUNIT_CASE(stuck_for_good),
 	KUNIT_CASE(stuck_revoked),
 	KUNIT_CASE(stuck_pool),
+	KUNIT_CASE(stuck_qp),
 	{}
 };
 

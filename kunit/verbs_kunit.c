@@ -469,6 +469,28 @@ static void verbs_port(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ucb_buf_free(life.buf), 0);
 }
 
+/* Refused on a queue pair that was made for it: to wait would not help. */
+static void verbs_refused(struct kunit *test)
+{
+	const struct fake_ib_params params = { .dma = true };
+	struct fake_ib *fake = fake_ib_get(test, &params);
+	struct ucb_pd *pd = ucb_pd_get(&fake->ibdev, 1);
+	struct ucb_buf *buf = make_buf(test);
+	struct ucb_mr *mr;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(pd));
+	fake->no_post = -EOPNOTSUPP;
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ucb_mr_reg(pd, buf, RD)), -EIO);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fake->qps), 0);
+	fake->no_post = 0;
+	mr = ucb_mr_reg(pd, buf, RD);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
+	KUNIT_EXPECT_EQ(test, ucb_mr_dereg(&mr), 0);
+	ucb_pd_put(pd);
+	expect_clean(test, fake, &buf);
+	KUNIT_EXPECT_EQ(test, ucb_buf_free(buf), 0);
+}
+
 /*
  * Keys on a device that keeps an MR for another registration: always
  * invalidated before, never one twice, and a new MR when all 256 are used up.
@@ -553,6 +575,7 @@ static struct kunit_case verbs_cases[] = {
 	KUNIT_CASE(verbs_bounced),
 	KUNIT_CASE(verbs_small_limit),
 	KUNIT_CASE(verbs_port),
+	KUNIT_CASE(verbs_refused),
 	KUNIT_CASE(verbs_keys),
 	KUNIT_CASE(verbs_removed),
 	{}

@@ -192,7 +192,8 @@ void ucb_pool_drop(struct ucb_pool *pool)
  * for their completions, revokes registrations, reports and reclaims what the
  * driver kept.
  *
- * Context: Process; may sleep.
+ * Context: Process; may sleep. Not from a completion handler of a URB or of an
+ * RDMA connection whose mappings are in it.
  */
 void ucb_pool_destroy(struct ucb_pool *pool)
 {

@@ -251,7 +251,7 @@ void ucb_pd_exit(struct ucb_pd *pd);
 struct ucb_pd *ucb_pd_find(struct ib_pd *ibpd);
 void ucb_pd_ref(struct ucb_pd *pd);
 void ucb_pd_unref(struct ucb_pd *pd);
-extern struct workqueue_struct *ucb_pd_wq;
+extern struct workqueue_struct *ucb_rdma_wq;
 extern struct ib_client ucb_ib_client;
 
 /* qp.c */

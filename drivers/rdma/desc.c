@@ -123,7 +123,7 @@ int ucb_mr_describe(const struct ucb_mr *mr, size_t offset, size_t length,
  *
  * Mirrors rpma_mr_get_descriptor(3).
  *
- * Context: Any.
+ * Context: Any. A mapping's between ucb_mr_grant() and ucb_mr_recall().
  * Return: 0, -EINVAL for a NULL argument, -ENODEV when the registration was
  * revoked, or -ENOENT for a mapping that has no key (see ucb_mr_grant()).
  */

@@ -36,7 +36,7 @@ static void qp_fail(struct ucb_qp *uqp)
 	if (uqp->broken)
 		return;
 	uqp->broken = true;
-	queue_work(system_unbound_wq, &uqp->stop);
+	queue_work(ucb_rdma_wq, &uqp->stop);
 }
 
 static void reg_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -112,7 +112,7 @@ static void inv_done(struct ib_cq *cq, struct ib_wc *wc)
 		trace_ucb_mr_inv(uqp->pd->ibdev, key->inv.ex.invalidate_rkey, 0);
 		if (key_must_retire(key)) {
 			list_move_tail(&key->node, &uqp->ended);
-			queue_work(system_unbound_wq, &uqp->renew);
+			queue_work(ucb_rdma_wq, &uqp->renew);
 		} else {
 			list_del(&key->node);
 			ucb_key_home(key, &flags, 0);
@@ -155,7 +155,7 @@ static void post_recalled(struct ucb_qp *uqp)
 
 		/* a full queue empties; another error is the connection's end */
 		if (err == -ENOMEM)
-			queue_work(system_unbound_wq, &uqp->late);
+			queue_work(ucb_rdma_wq, &uqp->late);
 		else if (err)
 			qp_fail(uqp);
 		if (err)
@@ -320,7 +320,7 @@ static struct ucb_key *key_take(struct ucb_mr *mr)
 	if (!key->fr) {
 		/* nor has any behind it: try again to have one */
 		list_move_tail(&key->node, &uqp->ended);
-		queue_work(system_unbound_wq, &uqp->renew);
+		queue_work(ucb_rdma_wq, &uqp->renew);
 		return ERR_PTR(-ENOBUFS);
 	}
 	list_del_init(&key->node);
@@ -489,7 +489,7 @@ int ucb_mr_recall(struct ucb_mr *mr, bool now)
 		key->unused = true;
 		key->state = UCB_KEY_RECALLED;
 		list_add_tail(&key->node, &uqp->ended);
-		queue_work(system_unbound_wq, &uqp->renew);
+		queue_work(ucb_rdma_wq, &uqp->renew);
 	} else {
 		key->state = UCB_KEY_RECALLED;
 		key->start = ktime_get();
@@ -497,7 +497,7 @@ int ucb_mr_recall(struct ucb_mr *mr, bool now)
 		if (++uqp->nr_recalled >= UCB_INV_BATCH || now)
 			post_recalled(uqp);
 		else
-			queue_work(system_unbound_wq, &uqp->late);
+			queue_work(ucb_rdma_wq, &uqp->late);
 	}
 	spin_unlock_irqrestore(&uqp->lock, flags);
 	return err;

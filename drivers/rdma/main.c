@@ -10,8 +10,8 @@ static int __init ucb_rdma_init(void)
 {
 	int err;
 
-	ucb_pd_wq = alloc_workqueue("ucb_pd", WQ_UNBOUND, 0);
-	if (!ucb_pd_wq)
+	ucb_rdma_wq = alloc_workqueue("ucb_rdma", WQ_UNBOUND, 0);
+	if (!ucb_rdma_wq)
 		return -ENOMEM;
 	ucb_stats_init();
 	ucb_client_register(&ucb_pool_client);
@@ -19,7 +19,7 @@ static int __init ucb_rdma_init(void)
 	if (err) {
 		ucb_client_unregister(&ucb_pool_client);
 		ucb_stats_exit();
-		destroy_workqueue(ucb_pd_wq);
+		destroy_workqueue(ucb_rdma_wq);
 	}
 	return err;
 }
@@ -29,7 +29,7 @@ static void __exit ucb_rdma_exit(void)
 	ib_unregister_client(&ucb_ib_client);
 	ucb_client_unregister(&ucb_pool_client);
 	ucb_stats_exit();
-	destroy_workqueue(ucb_pd_wq);
+	destroy_workqueue(ucb_rdma_wq);
 }
 
 module_init(ucb_rdma_init);

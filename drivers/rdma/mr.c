@@ -449,7 +449,9 @@ err_put:
  *
  * The peer reaches exactly the bytes named, at the addresses that
  * ucb_mr_get_descriptor() tells, in the way that @access says. Until
- * ucb_mr_dereg() the buffer cannot be freed (-EBUSY).
+ * ucb_mr_dereg() the buffer cannot be freed (-EBUSY). What a READ gets can be
+ * what another peer wrote before, if the pool's buffers are for both and it was
+ * made without UCB_POOL_ZERO.
  *
  * Context: Process context, sleeps. Not under a lock that the pool's or the
  * RDMA device's removal needs.
@@ -527,7 +529,8 @@ EXPORT_SYMBOL_GPL(ucb_mr_reg);
  * Needed, and successful, for a registration that was revoked too. Mirrors
  * rpma_mr_dereg(3).
  *
- * Context: Process context, sleeps.
+ * Context: Process context, sleeps. A mapping not from a completion handler:
+ * the first after the connection was lost waits for the queue pair to drain.
  * Return: 0; -EINVAL for a NULL address or a NULL pointer there; -EBUSY for a
  * mapping whose key is out or on its way back, see ucb_mr_recall(); or what the
  * device gave when it did not let go. Then the buffer stays busy, and the next
@@ -556,8 +559,8 @@ int ucb_mr_dereg(struct ucb_mr **mrp)
 	}
 	*mrp = NULL;
 	/* its owner may be about to hear of a recall */
-	if (mr->uqp)
-		synchronize_rcu();
+	if (mr->uqp && mr->uqp->attr.recalled)
+		synchronize_rcu_expedited();
 	kref_put(&mr->ref, mr_release);
 	return 0;
 }

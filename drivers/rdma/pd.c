@@ -24,7 +24,7 @@ static LIST_HEAD(ucb_pds);
 static LIST_HEAD(ucb_devs);
 static DEFINE_SPINLOCK(ucb_pds_lock);
 static DECLARE_WAIT_QUEUE_HEAD(ucb_pds_wait);
-struct workqueue_struct *ucb_pd_wq;
+struct workqueue_struct *ucb_rdma_wq;
 
 static struct ucb_dev *find_dev(struct ib_device *ibdev)
 {
@@ -115,7 +115,7 @@ static void pd_release_later(struct kref *ref)
 	struct ucb_pd *pd = container_of(ref, struct ucb_pd, ref);
 
 	if (!test_bit(0, &pd->closing) && ucb_pd_is_iwarp(pd))
-		queue_work(ucb_pd_wq, &pd->free_work);
+		queue_work(ucb_rdma_wq, &pd->free_work);
 	else
 		pd_free(pd);
 }
@@ -481,6 +481,14 @@ static bool no_pd_of(struct ib_device *ibdev)
 	return none;
 }
 
+static void ucb_rename_one(struct ib_device *ibdev, void *data)
+{
+	struct ucb_dev *dev = data;
+
+	debugfs_remove(dev->preflight);
+	dev->preflight = ucb_preflight_add(ibdev);
+}
+
 static void ucb_remove_one(struct ib_device *ibdev, void *data)
 {
 	struct ucb_dev *dev = data;
@@ -503,4 +511,5 @@ struct ib_client ucb_ib_client = {
 	.name = "ucb",
 	.add = ucb_add_one,
 	.remove = ucb_remove_one,
+	.rename = ucb_rename_one,
 };

@@ -179,23 +179,28 @@ static int rqp_make_pair(struct ucb_pd *pd, struct ucb_rqp *rqp,
 static int rqp_make_qp(struct ucb_pd *pd, struct ucb_rqp *rqp,
 		       struct ib_qp_init_attr *init)
 {
-	int err;
+	struct ib_qp *qp = ib_create_qp(pd->ibpd, init);
 
-	rqp->qp = ib_create_qp(pd->ibpd, init);
-	if (IS_ERR(rqp->qp))
-		return PTR_ERR(rqp->qp);
-	err = rqp_connect(pd, rqp->qp);
-	if (err)
-		ib_destroy_qp(rqp->qp);
-	return err;
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	rqp->qp = qp;
+	return rqp_connect(pd, qp);
 }
 
 static void rqp_destroy(struct ucb_rqp *rqp)
 {
+	int err = 0;
+
 	if (rqp->pair.id[UCB_PAIR_ACTIVE])
 		ucb_pair_close(&rqp->pair);
-	else
-		ib_destroy_qp(rqp->qp);
+	else if (rqp->qp)
+		err = ib_destroy_qp(rqp->qp);
+	if (err) {
+		/* it may still complete something: better lost than used freed */
+		ibdev_err(rqp->cq->device,
+			  "ucb: queue pair not destroyed (%d), kept\n", err);
+		return;
+	}
 	ib_free_cq(rqp->cq);
 	kfree(rqp);
 }
@@ -235,7 +240,8 @@ static struct ucb_rqp *rqp_create(struct ucb_pd *pd)
 	rqp->cq = ib_alloc_cq(pd->ibdev, rqp, 8, 0, IB_POLL_WORKQUEUE);
 	if (IS_ERR(rqp->cq)) {
 		err = PTR_ERR(rqp->cq);
-		goto err_free;
+		kfree(rqp);
+		return ERR_PTR(err);
 	}
 
 	init.qp_context = rqp;
@@ -245,15 +251,11 @@ static struct ucb_rqp *rqp_create(struct ucb_pd *pd)
 		err = rqp_make_pair(pd, rqp, &init);
 	else
 		err = rqp_make_qp(pd, rqp, &init);
-	if (err)
-		goto err_cq;
+	if (err) {
+		rqp_destroy(rqp);
+		return ERR_PTR(err);
+	}
 	return rqp;
-
-err_cq:
-	ib_free_cq(rqp->cq);
-err_free:
-	kfree(rqp);
-	return ERR_PTR(err);
 }
 
 /*
@@ -321,7 +323,7 @@ static int rqp_prepare_iwarp(struct ucb_pd *pd)
 	mutex_unlock(&pd->qp_lock);
 	if (works)
 		return 0;
-	queue_work(system_unbound_wq, &pd->rqp_work);
+	queue_work(ucb_rdma_wq, &pd->rqp_work);
 	return -EAGAIN;
 }
 
@@ -358,7 +360,7 @@ static int rqp_post_wait(struct ucb_pd *pd, struct ucb_rqp *rqp,
  * before.
  *
  * Return: 0, -EAGAIN when there is no working queue pair, -EIO when the device
- * refused the operation or did not answer.
+ * refused the operation, on a fresh queue pair too, or did not answer.
  */
 int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 {
@@ -376,6 +378,7 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 		rqp = pd->rqp;
 		if (!rqp) {
 			mutex_unlock(&pd->qp_lock);
+			err = -EAGAIN;
 			continue;
 		}
 		err = rqp_post_wait(pd, rqp, wr);
@@ -394,7 +397,7 @@ int ucb_rqp_exec(struct ucb_pd *pd, struct ib_send_wr *wr)
 		if (err != -ESTALE)
 			return -EIO;
 	}
-	return -EAGAIN;
+	return err == -ESTALE ? -EIO : err;
 }
 
 void ucb_rqp_init(struct ucb_pd *pd)

@@ -4,6 +4,7 @@
  * preflight-<device>, read by root only.
  */
 #include <linux/debugfs.h>
+#include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/ktime.h>
 #include <linux/percpu.h>
@@ -127,8 +128,12 @@ const char *ucb_why_no_registration(struct ib_device *ibdev, u32 port)
 {
 	if (!rdma_ib_or_roce(ibdev, port) && !rdma_protocol_iwarp(ibdev, port))
 		return "neither InfiniBand, RoCE nor iWARP";
-	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS))
+	/* ocrdma takes an MR's address for that of its first page */
+	if (!(ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS) ||
+	    ibdev->ops.driver_id == RDMA_DRIVER_OCRDMA)
 		return "no fast registration";
+	if (!ib_uses_virt_dma(ibdev) && !dev_is_dma_coherent(ibdev->dma_device))
+		return "not cache coherent";
 	if (may_bounce(ibdev))
 		return "bounce buffers";
 	return NULL;

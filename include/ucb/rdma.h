@@ -62,7 +62,9 @@ unsigned int ucb_pool_mr_get_count(const struct ucb_pool_mr *pmr);
  * @recalled: a key of ucb_mr_recall() has died, and its mapping can have
  *	another; with -ENOTCONN the connection was lost on the way, and
  *	ucb_mr_dereg() tells when the buffer is free. May be NULL.
- *	Called in any context but hardirq, with no lock held; must not sleep.
+ *	Called in any context but hardirq, with none of the bridge's locks held,
+ *	also from inside ucb_qp_drain(), ucb_qp_detach(), ucb_mr_dereg() and
+ *	ucb_pool_destroy(); must not sleep.
  */
 struct ucb_qp_attr {
 	unsigned int keys;
