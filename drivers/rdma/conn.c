@@ -316,8 +316,8 @@ EXPORT_SYMBOL_GPL(ucb_qp_attach);
  * Context: Process context, sleeps. Not from a completion handler.
  * Return: 0; -ETIMEDOUT when the device did not drain the two queues within
  * the module's drain_timeout_ms, or a 30th of that if it was so with the queue
- * pair before; or what else it gave (-EIO for its -EBUSY): then it may still be
- * at the mapped buffers, which are kept for good.
+ * pair before; -EIO when it said that it is busy; or what else it gave. Then it
+ * may still be at the mapped buffers, which are kept for good.
  */
 int ucb_qp_drain(struct ucb_qp *uqp)
 {
@@ -335,8 +335,9 @@ EXPORT_SYMBOL_GPL(ucb_qp_drain);
  *
  * Context: Process context, sleeps. Not from a completion handler.
  * Return: 0; -EBUSY when it has mappings that were not given up; or as
- * ucb_qp_drain(): the caller's own memory, too, is the device's until the queue
- * pair is destroyed, and the domain counts it on, see ucb_pd_detach().
+ * ucb_qp_drain(). On such an error the caller's own memory, too, is the device's
+ * until the queue pair is destroyed, and the domain counts it on, see
+ * ucb_pd_detach().
  */
 int ucb_qp_detach(struct ucb_qp *uqp)
 {

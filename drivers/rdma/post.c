@@ -167,7 +167,7 @@ static int post_rdma(struct ib_qp *qp, struct ib_cqe *cqe,
  * there can be 16; -ERANGE when the bytes are not all inside it; -ENODEV when it
  * was revoked; -EMSGSIZE when the bytes of a mapping are in more than 16 pieces
  * or too many for one message; or what the device gave, as -ENOMEM when the
- * send queue is full.
+ * queue is full.
  */
 int ucb_post_send(struct ib_qp *qp, struct ib_cqe *cqe, const struct ucb_mr *mr,
 		  size_t offset, size_t length, int flags)
@@ -248,9 +248,9 @@ EXPORT_SYMBOL_GPL(ucb_post_recv);
  * Mirrors rdma_post_read(3) and rpma_read(3).
  *
  * Context: As ucb_post_send().
- * Return: As ucb_post_send(); -EINVAL for a remote that was deleted; -ERANGE
- * when the bytes are not all inside @remote; -EACCES when either side's access
- * does not allow it.
+ * Return: As ucb_post_send(); -EINVAL as for ucb_post_send(), and for a remote
+ * that was deleted; -ERANGE when the bytes are not all inside the registration
+ * and @remote; -EACCES when either side's access does not allow it.
  */
 int ucb_post_read(struct ib_qp *qp, struct ib_cqe *cqe, const struct ucb_mr *mr,
 		  size_t offset, const struct ucb_mr_remote *remote,
@@ -333,8 +333,8 @@ EXPORT_SYMBOL_GPL(ucb_post_write_imm);
  * from a kernel caller.
  *
  * Context: As ucb_post_send().
- * Return: As ucb_post_read(), and -EINVAL when the remote address is not a
- * multiple of 8.
+ * Return: As ucb_post_read(); -EINVAL as for ucb_post_read(), and when the remote
+ * address is not a multiple of 8.
  */
 int ucb_post_atomic_write(struct ib_qp *qp, struct ib_cqe *cqe,
 			  const struct ucb_mr *mr, size_t offset,
@@ -366,8 +366,8 @@ EXPORT_SYMBOL_GPL(ucb_post_atomic_write);
  *
  * Context: As ucb_post_send().
  * Return: As ucb_post_read(); -EOPNOTSUPP for UCB_FLUSH_PERSISTENT, which a
- * READ does not give, or when the peer has not offered the other; -EINVAL for
- * another type or no bytes.
+ * READ does not give, or when the peer has not offered the other; -EINVAL as
+ * for ucb_post_read(), and for another type or no bytes.
  */
 int ucb_post_flush(struct ib_qp *qp, struct ib_cqe *cqe,
 		   const struct ucb_mr *mr, size_t offset,
