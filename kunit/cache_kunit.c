@@ -5,7 +5,6 @@
  */
 
 #include <linux/cpu.h>
-#include <linux/fs.h>
 #include <linux/kthread.h>
 #include <linux/prandom.h>
 #include <linux/ptr_ring.h>
@@ -13,8 +12,8 @@
 
 #include <ucb/pool.h>
 
-#include "../drivers/compat.h"
 #include "fake_hcd.h"
+#include "guest_files.h"
 
 static struct ucb_pool *cache_pool(struct kunit *test, struct fake_hcd *fake,
 				   size_t size, unsigned int min,
@@ -351,19 +350,6 @@ static void cache_wait_ends(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ENODEV, ucb_buf_free(buf));
 }
 
-/* As root's "echo 2 > /proc/sys/vm/drop_caches": all shrinkers are asked. */
-static void cache_press(struct kunit *test)
-{
-	struct file *file = NULL;
-	loff_t pos = 0;
-
-	scoped_with_init_fs()
-		file = filp_open("/proc/sys/vm/drop_caches", O_WRONLY, 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
-	KUNIT_EXPECT_EQ(test, 2, kernel_write(file, "2\n", 2, &pos));
-	filp_close(file, NULL);
-}
-
 #define PRESS_BUFS	64
 
 /* Memory pressure takes idle blocks above min, and no others. */
@@ -379,12 +365,12 @@ static void cache_shrink(struct kunit *test)
 		bufs[i] = ucb_buf_alloc(pool, GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, bufs[i]);
 	}
-	cache_press(test);
+	KUNIT_EXPECT_EQ(test, 0, press());
 	KUNIT_EXPECT_EQ(test, 0, cache_stats(pool).core_frees);
 	/* one stays with the driver */
 	for (i = 1; i < PRESS_BUFS; i++)
 		KUNIT_ASSERT_EQ(test, 0, ucb_buf_free(bufs[i]));
-	cache_press(test);
+	KUNIT_EXPECT_EQ(test, 0, press());
 	stats = cache_stats(pool);
 	KUNIT_EXPECT_EQ(test, 1, stats.live);
 	KUNIT_EXPECT_EQ(test, 0, stats.cached);

@@ -7,8 +7,10 @@
 #define _UCB_KUNIT_CORE_CALLS_H
 
 #include <kunit/test.h>
+#include <linux/jiffies.h>
 #include <linux/kprobes.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/usb.h>
 
 /*
@@ -92,6 +94,16 @@ static inline struct core_calls *core_calls_get(struct kunit *test, struct usb_d
 	}
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, core_calls_end, calls));
 	return calls;
+}
+
+/* What came from the USB core is back there, in a while: frees are deferred. */
+static inline void core_calls_expect_flat(struct kunit *test, struct core_calls *calls)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (atomic_read(&calls->got) != atomic_read(&calls->frees) && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&calls->got), atomic_read(&calls->frees));
 }
 
 #endif /* _UCB_KUNIT_CORE_CALLS_H */

@@ -6,12 +6,11 @@
  * mode. What a driver kept is in leaks_kunit.c.
  */
 
-#include <linux/fs.h>
 #include <linux/iommu.h>
 #include <linux/jiffies.h>
 
-#include "../drivers/compat.h"
 #include "fake_hcd.h"
+#include "guest_files.h"
 #include "reports.h"
 #include "shell.h"
 
@@ -438,24 +437,9 @@ static void debug_seen(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, shell(command));
 }
 
-static int set_debug(char value)
-{
-	struct file *file = NULL;
-	loff_t pos = 0;
-	ssize_t ret;
-
-	scoped_with_init_fs()
-		file = filp_open("/sys/module/ucb/parameters/debug", O_WRONLY, 0);
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	ret = kernel_write(file, &value, 1, &pos);
-	filp_close(file, NULL);
-	return ret == 1 ? 0 : -EIO;
-}
-
 static void clear_debug(void *unused)
 {
-	set_debug('0');
+	set_debug(false);
 }
 
 struct dropin {
@@ -498,7 +482,7 @@ static void debug_dropin(struct kunit *test)
 	if (fake->kind != FAKE_DMA && fake->kind != FAKE_PIO)
 		return;	/* has such a pool already, or none */
 	d.reports = reports_get(test);
-	KUNIT_ASSERT_EQ(test, 0, set_debug('1'));
+	KUNIT_ASSERT_EQ(test, 0, set_debug(true));
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, clear_debug, NULL));
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {

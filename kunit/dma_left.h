@@ -8,25 +8,21 @@
 #define _UCB_KUNIT_DMA_LEFT_H
 
 #include <linux/device/bus.h>
-#include <linux/kprobes.h>
 #include <linux/notifier.h>
 #include <linux/platform_device.h>
+
+#include "symbol.h"
 
 /* Return: 0 when it was looked for. */
 static inline int dma_left_look(struct platform_device *pdev)
 {
-	struct kprobe look = { .symbol_name = "dma_debug_device_change" };
 	notifier_fn_t device_change;
-	int err;
 
 	if (!IS_ENABLED(CONFIG_DMA_API_DEBUG))
 		return 0;
-	/* not exported; a probe finds it */
-	err = register_kprobe(&look);
-	if (err)
-		return err;
-	device_change = (notifier_fn_t)look.addr;
-	unregister_kprobe(&look);
+	device_change = symbol_find("dma_debug_device_change");
+	if (IS_ERR(device_change))
+		return PTR_ERR(device_change);
 	device_change(NULL, BUS_NOTIFY_UNBOUND_DRIVER, &pdev->dev);
 	return 0;
 }

@@ -119,16 +119,6 @@ static void walk_all(struct kunit *test, struct walk *walk)
 		walk_local_faults(test, walk);
 }
 
-/* What came from the USB core is back there, in a while: frees are deferred. */
-static void expect_flat(struct kunit *test, struct core_calls *calls)
-{
-	unsigned long end = jiffies + 10 * HZ;
-
-	while (atomic_read(&calls->got) != atomic_read(&calls->frees) && time_before(jiffies, end))
-		schedule_timeout_uninterruptible(1);
-	KUNIT_EXPECT_EQ(test, atomic_read(&calls->got), atomic_read(&calls->frees));
-}
-
 static struct walk *walk_on(struct kunit *test, struct fake_hcd *fake,
 			    int (*op)(struct walk *), void (*undo)(struct walk *))
 {
@@ -171,7 +161,7 @@ static void fault_create(struct kunit *test)
 		return;	/* as the fake PIO */
 	walk->params.min = 5;
 	walk_all(test, walk);
-	expect_flat(test, calls);
+	core_calls_expect_flat(test, calls);
 }
 
 /* A pool by itself, of which fault_create() has walked the faults. */
@@ -208,7 +198,7 @@ static void fault_debug(struct kunit *test)
 
 	walk->params.flags = UCB_POOL_DEBUG;
 	walk_kernel_faults(test, walk);
-	expect_flat(test, calls);
+	core_calls_expect_flat(test, calls);
 }
 
 /* The first buffer of a pool: there is none that could come home. */
@@ -237,7 +227,7 @@ static void fault_wait(struct kunit *test)
 	struct core_calls *calls = core_calls_get(test, walk->udev);
 
 	walk_kernel_faults(test, walk);
-	expect_flat(test, calls);
+	core_calls_expect_flat(test, calls);
 }
 
 #define FEW		1
@@ -277,7 +267,7 @@ static void fault_resize(struct kunit *test)
 	walk->pool = pool_get(test, walk->udev, &walk->params);
 	walk_kernel_faults(test, walk);
 	kunit_release_action(test, pool_destroy, walk->pool);
-	expect_flat(test, calls);
+	core_calls_expect_flat(test, calls);
 }
 
 static void free_held(void *data)
@@ -319,7 +309,7 @@ static void fault_grow(struct kunit *test)
 	walk_all(test, walk);
 	kunit_release_action(test, free_held, walk);
 	kunit_release_action(test, pool_destroy, walk->pool);
-	expect_flat(test, calls);
+	core_calls_expect_flat(test, calls);
 }
 
 static int op_dropin(struct walk *walk)
@@ -344,7 +334,7 @@ static void fault_dropin(struct kunit *test)
 	walk->size = walk->fake->kind == FAKE_LOCALMEM ? 300000 : 1500000;
 	walk_all(test, walk);
 	fake_hcd_remove(walk->fake);
-	expect_flat(test, calls);
+	core_calls_expect_flat(test, calls);
 }
 
 /* The first buffer of a device, with the pool that is made for it. */
@@ -367,7 +357,7 @@ static void fault_dropin_first(struct kunit *test)
 		KUNIT_ASSERT_NOT_NULL_MSG(test, addr, "not usable after fault %u", nth);
 		KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 64, addr, dma));
 		fake_hcd_remove(fake);
-		expect_flat(test, calls);
+		core_calls_expect_flat(test, calls);
 		kunit_release_action(test, core_calls_end, calls);
 		kunit_release_action(test, fake_hcd_free, fake);
 	}
