@@ -294,6 +294,13 @@ struct ucb_buf *ucb_buf_alloc(struct ucb_pool *pool, gfp_t gfp)
 }
 EXPORT_SYMBOL_GPL(ucb_buf_alloc);
 
+/* Nothing is out that could come home, and none could be made. */
+static bool ucb_pool_is_barren(const struct ucb_pool *pool, gfp_t gfp)
+{
+	return gfpflags_allow_blocking(gfp) && !READ_ONCE(pool->nr_bufs) &&
+	       !READ_ONCE(pool->dying);
+}
+
 /**
  * ucb_buf_alloc_wait() - take a buffer by handle, wait for one if need be
  * @pool: the pool
@@ -314,26 +321,22 @@ struct ucb_buf *ucb_buf_alloc_wait(struct ucb_pool *pool, gfp_t gfp,
 {
 	const int use = UCB_USE_OUT | UCB_USE_HANDLE;
 	struct ucb_request req = ucb_pool_request(pool, gfp, use, _RET_IP_);
-	bool got = false;
-	long ret;
+	long ret = -ENOMEM;
+	bool got;
 
 	might_sleep();
-	if (ucb_pool_get_slow(pool, gfp | __GFP_NOWARN, &req))
+	if (ucb_pool_take(pool, 0, &req))
 		return req.buf;
 	if (!ucb_pool_enter(pool))
 		return ERR_PTR(-ENODEV);
 	ucb_pool_add_waiters(pool, 1);
-	/* from here on no memory pressure takes what comes home */
-	if (!READ_ONCE(pool->nr_bufs) && gfpflags_allow_blocking(gfp)) {
-		/* nothing is out that could, and none could be made */
-		ucb_pool_add_waiters(pool, -1);
-		ucb_pool_exit(pool);
-		return ERR_PTR(-ENOMEM);
-	}
-	ret = wait_event_interruptible_timeout(pool->home_wait,
-					       (got = ucb_pool_take(pool, 0, &req)) ||
-					       READ_ONCE(pool->dying),
-					       timeout);
+	/* from here on no memory pressure takes what comes home or is made */
+	got = ucb_pool_get_slow(pool, gfp | __GFP_NOWARN, &req);
+	if (!got && !ucb_pool_is_barren(pool, gfp))
+		ret = wait_event_interruptible_timeout(pool->home_wait,
+						       (got = ucb_pool_take(pool, 0, &req)) ||
+						       READ_ONCE(pool->dying),
+						       timeout);
 	ucb_pool_add_waiters(pool, -1);
 	ucb_pool_exit(pool);
 	if (!got)

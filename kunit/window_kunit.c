@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Windows that no load would hit often enough: a detour has the other side happen
+ * right there. A waiter and memory pressure; a lock that is held, for those who are
+ * not to wait for it.
+ */
+
+#include <linux/completion.h>
+#include <linux/irq_work.h>
+#include <linux/kthread.h>
+#include <linux/sched/task.h>
+
+#include "detour.h"
+#include "fake_hcd.h"
+#include "guest_files.h"
+#include "symbol.h"
+
+typedef unsigned long (*shrink_fn)(struct shrinker *shrinker, struct shrink_control *sc);
+
+/* what the case is about, for what its detours lead to */
+static struct window {
+	struct kunit *test;
+	struct usb_device *udev;
+	struct ucb_pool *pool;
+	struct ucb_buf *buf;
+	struct detour detour;
+	struct irq_work *wake;
+	struct completion held;
+	shrink_fn count;
+	shrink_fn scan;
+	unsigned long counted;
+	unsigned long scanned;
+} window;
+
+static void window_start(struct kunit *test)
+{
+	memset(&window, 0, sizeof(window));
+	window.test = test;
+	window.udev = fake_hcd_get(test, FAKE_DMA)->udev;
+	init_completion(&window.held);
+}
+
+static void window_pool(unsigned int max)
+{
+	const struct ucb_pool_params params = { .name = "window", .size = 4096, .max = max };
+	struct kunit *test = window.test;
+
+	window.pool = pool_get(test, window.udev, &params);
+	window.buf = ucb_buf_alloc(window.pool, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, window.buf);
+}
+
+/* The next call of the function, by this task if it is not for an interrupt. */
+static void window_detour(const char *name, void *to, struct task_struct *task)
+{
+	detour_get(window.test, &window.detour, name, to, task);
+}
+
+static unsigned int window_bufs(void)
+{
+	struct ucb_pool_stats stats;
+
+	ucb_pool_get_stats(window.pool, &stats);
+	return stats.buffers;
+}
+
+struct waiter {
+	struct ucb_buf *buf;
+	struct completion done;
+};
+
+static int waiter_fn(void *data)
+{
+	struct waiter *waiter = data;
+
+	waiter->buf = ucb_buf_alloc_wait(window.pool, GFP_KERNEL, 60 * HZ);
+	complete(&waiter->done);
+	return 0;
+}
+
+/* Until it sleeps in its wait and is off the run queue, or is over. */
+static void waiter_asleep(struct waiter *waiter, struct task_struct *task)
+{
+	while ((READ_ONCE(task->__state) != TASK_INTERRUPTIBLE || READ_ONCE(task->on_rq)) &&
+	       !completion_done(&waiter->done))
+		schedule_timeout_uninterruptible(1);
+}
+
+static void wake_held(struct irq_work *work)
+{
+	window.wake = work;
+	complete(&window.held);
+}
+
+/* A buffer is home for a waiter that has not run yet: memory pressure leaves it. */
+static void window_wait_pressed(struct kunit *test)
+{
+	struct waiter *waiter = kunit_kzalloc(test, sizeof(*waiter), GFP_KERNEL);
+	struct task_struct *task;
+
+	KUNIT_ASSERT_NOT_NULL(test, waiter);
+	init_completion(&waiter->done);
+	window_start(test);
+	window_pool(1);
+	window_detour("ucb_wake_waiters", wake_held, NULL);
+	task = kthread_create(waiter_fn, waiter, "waiter");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	get_task_struct(task);
+	wake_up_process(task);
+	waiter_asleep(waiter, task);
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(window.buf));
+	wait_for_completion(&window.held);
+	KUNIT_EXPECT_EQ(test, 0, press());
+	KUNIT_EXPECT_EQ(test, 1, window_bufs());
+	KUNIT_EXPECT_FALSE(test, completion_done(&waiter->done));
+	detour_original(&window.detour, &wake_held)(window.wake);
+	wait_for_completion(&waiter->done);
+	put_task_struct(task);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(waiter->buf));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(waiter->buf));
+	/* with nobody waiting, it does not */
+	KUNIT_EXPECT_EQ(test, 0, press());
+	KUNIT_EXPECT_EQ(test, 0, window_bufs());
+}
+
+static bool enter_pressed(struct ucb_pool *pool)
+{
+	KUNIT_EXPECT_EQ(window.test, 0, ucb_buf_free(window.buf));
+	KUNIT_EXPECT_EQ(window.test, 0, press());
+	KUNIT_EXPECT_EQ(window.test, 0, window_bufs());
+	return detour_original(&window.detour, &enter_pressed)(pool);
+}
+
+/* All are out when it looks, and given back before it waits: then one is made. */
+static void window_wait_emptied(struct kunit *test)
+{
+	struct ucb_buf *buf;
+
+	window_start(test);
+	window_pool(1);
+	window_detour("ucb_pool_enter", enter_pressed, current);
+	buf = ucb_buf_alloc_wait(window.pool, GFP_KERNEL, 60 * HZ);
+	KUNIT_EXPECT_TRUE(test, detour_was_taken(&window.detour));
+	KUNIT_ASSERT_FALSE(test, IS_ERR(buf));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(buf));
+}
+
+/* As reclaim would, in the middle of what has the locks. */
+static void limits_pressed(struct ucb_pool *pool)
+{
+	struct shrink_control sc = { .gfp_mask = GFP_KERNEL, .nr_to_scan = 128 };
+
+	window.counted = window.count(NULL, &sc);
+	window.scanned = window.scan(NULL, &sc);
+	detour_original(&window.detour, &limits_pressed)(pool);
+}
+
+/* The shrinker waits for no lock: neither a pool's nor that of the list of all. */
+static void window_shrink_locked(struct kunit *test)
+{
+	window_start(test);
+	window_pool(8);
+	window.count = symbol_find("ucb_shrink_count");
+	window.scan = symbol_find("ucb_shrink_scan");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(window.count));
+	KUNIT_ASSERT_FALSE(test, IS_ERR(window.scan));
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(window.buf));
+
+	window_detour("ucb_cache_set_limits", limits_pressed, current);
+	KUNIT_EXPECT_EQ(test, 0, ucb_pool_resize(window.pool, 0, 16));
+	KUNIT_EXPECT_TRUE(test, detour_was_taken(&window.detour));
+	KUNIT_EXPECT_NE(test, 0, window_bufs());
+	kunit_release_action(test, detour_end, &window.detour);
+
+	window_detour("ucb_cache_set_limits", limits_pressed, current);
+	device_release_driver(&window.udev->dev);
+	KUNIT_EXPECT_TRUE(test, detour_was_taken(&window.detour));
+	KUNIT_EXPECT_EQ(test, SHRINK_EMPTY, window.counted);
+	KUNIT_EXPECT_EQ(test, SHRINK_STOP, window.scanned);
+	KUNIT_EXPECT_NE(test, 0, window_bufs());
+	KUNIT_EXPECT_EQ(test, 0, press());
+	KUNIT_EXPECT_EQ(test, 0, window_bufs());
+}
+
+static struct kunit_case window_cases[] = {
+	KUNIT_CASE(window_wait_pressed),
+	KUNIT_CASE(window_wait_emptied),
+	KUNIT_CASE(window_shrink_locked),
+	{}
+};
+
+static struct kunit_suite window_suite = {
+	.name = "ucb_window",
+	.test_cases = window_cases,
+};
+
+kunit_test_suite(window_suite);
+
+MODULE_DESCRIPTION("KUnit: windows of races, hit on purpose");
+MODULE_LICENSE("GPL");
