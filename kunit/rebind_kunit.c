@@ -9,6 +9,7 @@
 #include <linux/usb.h>
 
 #include "core_calls.h"
+#include "guest_files.h"
 #include "transfer.h"
 
 #define ROUNDS	3
@@ -268,7 +269,6 @@ static void rebind_never(struct kunit *test)
 {
 	struct fake_hcd *fake = fake_hcd_get(test, FAKE_DMA);
 	struct core_calls *calls = core_calls_get(test, fake->udev);
-	unsigned long end = jiffies + 60 * HZ;
 	struct kept_buf buf[3];
 	int i;
 
@@ -283,15 +283,48 @@ static void rebind_never(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&calls->frees));
 	memset(buf[2].addr, 0x5a, 64);
 	KUNIT_EXPECT_EQ(test, 0, give(buf[2]));
-	while (atomic_read(&calls->frees) < atomic_read(&calls->got) && time_before(jiffies, end))
-		schedule_timeout_uninterruptible(1);
-	KUNIT_EXPECT_EQ(test, 3, atomic_read(&calls->got));
+	core_calls_expect_flat(test, calls);
 	KUNIT_EXPECT_EQ(test, 3, atomic_read(&calls->frees));
+
+	/* nor does what is asked for afterwards stay */
+	buf[0] = take();
+	KUNIT_ASSERT_NOT_NULL(test, buf[0].addr);
+	KUNIT_EXPECT_EQ(test, 0, give(buf[0]));
+	core_calls_expect_flat(test, calls);
+	KUNIT_EXPECT_EQ(test, 4, atomic_read(&calls->frees));
+}
+
+static void clear_debug(void *unused)
+{
+	set_debug(false);
+}
+
+/* The same when the last is not good to be handed out again. */
+static void rebind_never_quarantined(struct kunit *test)
+{
+	struct fake_hcd *fake = fake_hcd_get(test, FAKE_DMA);
+	struct core_calls *calls = core_calls_get(test, fake->udev);
+	struct kept_buf good, bad;
+
+	KUNIT_ASSERT_EQ(test, 0, set_debug(true));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, clear_debug, NULL));
+	rebind.udev = fake->udev;
+	good = take();
+	bad = take();
+	KUNIT_ASSERT_NOT_NULL(test, good.addr);
+	KUNIT_ASSERT_NOT_NULL(test, bad.addr);
+	device_release_driver(&fake->udev->dev);
+	KUNIT_EXPECT_EQ(test, 0, give(good));
+	((u8 *)bad.addr)[64] ^= 0xff;
+	KUNIT_EXPECT_EQ(test, 0, give(bad));
+	core_calls_expect_flat(test, calls);
+	KUNIT_EXPECT_EQ(test, 2, atomic_read(&calls->frees));
 }
 
 static struct kunit_case rebind_cases[] = {
 	KUNIT_CASE_PARAM(rebind_kept, real_gen_params),
 	KUNIT_CASE(rebind_never),
+	KUNIT_CASE(rebind_never_quarantined),
 	KUNIT_CASE(rebind_in_flight),
 	{}
 };

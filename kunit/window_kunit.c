@@ -2,7 +2,7 @@
 /*
  * Windows that no load would hit often enough: a detour has the other side happen
  * right there. A waiter and memory pressure; a lock that is held, for those who are
- * not to wait for it.
+ * not to wait for it; a device that goes under its drop-in pool.
  */
 
 #include <linux/completion.h>
@@ -10,6 +10,7 @@
 #include <linux/kthread.h>
 #include <linux/sched/task.h>
 
+#include "core_calls.h"
 #include "detour.h"
 #include "fake_hcd.h"
 #include "guest_files.h"
@@ -182,10 +183,79 @@ static void window_shrink_locked(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, window_bufs());
 }
 
+static void no_sweep(void)
+{
+}
+
+/* The device goes. The sweep that this asks for comes before the caller goes on. */
+static void device_goes(void)
+{
+	struct detour sweep;
+
+	KUNIT_ASSERT_EQ(window.test, 0,
+			detour_start(&sweep, "ucb_dropin_sweep", no_sweep, current));
+	device_release_driver(&window.udev->dev);
+	detour_end(&sweep);
+	KUNIT_EXPECT_TRUE(window.test, detour_was_taken(&sweep));
+}
+
+static void exit_gone(struct ucb_pool *pool)
+{
+	device_goes();
+	detour_original(&window.detour, &exit_gone)(pool);
+}
+
+/* It goes while a call is inside that gets nothing: that call's end is the pool's. */
+static void window_dropin_last_call(struct kunit *test)
+{
+	struct core_calls *calls;
+	dma_addr_t dma;
+	void *addr;
+
+	window_start(test);
+	calls = core_calls_get(test, window.udev);
+	addr = ucb_alloc_coherent(window.udev, 64, GFP_KERNEL, &dma);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(window.udev, 64, addr, dma));
+	window_detour("ucb_pool_exit", exit_gone, current);
+	KUNIT_EXPECT_NULL(test, ucb_alloc_coherent(window.udev, SZ_1G, GFP_KERNEL, &dma));
+	KUNIT_EXPECT_TRUE(test, detour_was_taken(&window.detour));
+	core_calls_expect_flat(test, calls);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&calls->frees));
+}
+
+static struct ucb_pool *new_gone(struct usb_device *udev, bool dropin, gfp_t gfp)
+{
+	struct ucb_pool *pool = detour_original(&window.detour, &new_gone)(udev, dropin, gfp);
+
+	device_goes();
+	return pool;
+}
+
+/* It goes while the pool is made, and is in no table yet: with its only buffer. */
+static void window_dropin_made(struct kunit *test)
+{
+	struct core_calls *calls;
+	dma_addr_t dma;
+	void *addr;
+
+	window_start(test);
+	calls = core_calls_get(test, window.udev);
+	window_detour("ucb_pool_new", new_gone, current);
+	addr = ucb_alloc_coherent(window.udev, 64, GFP_KERNEL, &dma);
+	KUNIT_EXPECT_TRUE(test, detour_was_taken(&window.detour));
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(window.udev, 64, addr, dma));
+	core_calls_expect_flat(test, calls);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&calls->frees));
+}
+
 static struct kunit_case window_cases[] = {
 	KUNIT_CASE(window_wait_pressed),
 	KUNIT_CASE(window_wait_emptied),
 	KUNIT_CASE(window_shrink_locked),
+	KUNIT_CASE(window_dropin_last_call),
+	KUNIT_CASE(window_dropin_made),
 	{}
 };
 

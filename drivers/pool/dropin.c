@@ -82,9 +82,6 @@ static struct ucb_pool *ucb_dropin_make(struct usb_device *udev, gfp_t gfp)
 		ucb_pool_put(pool);
 		return other;
 	}
-	/* a sweep that came before the pool was in the table missed it */
-	if (READ_ONCE(pool->gone))
-		ucb_dropin_sweep();
 	return pool;
 }
 

@@ -351,6 +351,7 @@ void ucb_pool_drop(struct ucb_pool *pool);
 void ucb_pools_bus_gone(struct usb_bus *bus);
 void ucb_pools_device_gone(struct usb_device *udev);
 void ucb_pools_device_back(struct usb_device *udev);
+struct usb_interface *ucb_first_interface(const struct usb_device *udev);
 bool ucb_pool_closed(const struct ucb_pool *pool);
 
 /* shrink.c */

@@ -274,7 +274,7 @@ void ucb_pools_bus_gone(struct usb_bus *bus)
 }
 
 /* Another one each time that the device is configured; NULL while it is not. */
-static struct usb_interface *ucb_first_interface(const struct usb_device *udev)
+struct usb_interface *ucb_first_interface(const struct usb_device *udev)
 {
 	struct usb_host_config *config = READ_ONCE(udev->actconfig);
 

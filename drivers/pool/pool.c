@@ -247,6 +247,8 @@ struct ucb_pool *ucb_pool_new(struct usb_device *udev, bool dropin, gfp_t gfp)
 	init_completion(&pool->reclaimed);
 	if (READ_ONCE(ucb_debug))
 		pool->flags |= UCB_POOL_DEBUG;
+	/* of a device that is not configured: it goes when nothing is out */
+	pool->gone = dropin && !ucb_first_interface(udev);
 	ucb_cache_set_limits(pool);
 
 	raw_spin_lock_irqsave(&ucb_pools_lock, flags);
