@@ -346,6 +346,34 @@ static void debug_refused(struct kunit *test)
 	}
 }
 
+/* So are they while the device is gone by hand; the right free is not. */
+static void debug_gone(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+	struct watch w[2];
+	struct taken taken[2];
+	int i;
+
+	if (fake_is_real(fake->kind))
+		return;	/* as the fake ones */
+	for (i = 0; i < ARRAY_SIZE(w); i++) {
+		w[i] = watch_get(test, fake, i ? UCB_POOL_DEBUG : 0);
+		taken[i] = must_take(&w[i]);
+	}
+	device_release_driver(&fake->udev->dev);
+	for (i = 0; i < ARRAY_SIZE(w); i++) {
+		watch_start(&w[i]);
+		KUNIT_EXPECT_EQ(test, -EINVAL, ucb_pool_free(w[i].pool, taken[i].addr,
+							     taken[i].dma ^ 64));
+		expect_found(&w[i], UCB_MISUSE_DMA, 0, 0);
+		KUNIT_EXPECT_EQ(test, 0, debug_give(w[i].pool, taken[i]));
+		expect_silent(&w[i]);
+		KUNIT_EXPECT_EQ(test, 0, w[i].stats.live);
+		KUNIT_EXPECT_EQ(test, -EALREADY, debug_give(w[i].pool, taken[i]));
+		expect_found(&w[i], UCB_MISUSE_DOUBLE, 0, 0);
+	}
+}
+
 #define FLOOD	60
 
 /* A pool that floods the log is held back, and hides no other's first report. */
@@ -547,6 +575,7 @@ static struct kunit_case debug_cases[] = {
 	KUNIT_CASE_PARAM(debug_after_free_resized, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_stacks, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_refused, kind_gen_params),
+	KUNIT_CASE_PARAM(debug_gone, kind_gen_params),
 	KUNIT_CASE(debug_flood),
 	KUNIT_CASE_PARAM(debug_seen, kind_gen_params),
 	KUNIT_CASE_PARAM(debug_dropin, kind_gen_params),
