@@ -6,14 +6,19 @@
  */
 
 #include <linux/completion.h>
+#include <linux/fs.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
+#include <linux/mman.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/task.h>
+#include <linux/uaccess.h>
 
 #include "core_calls.h"
 #include "detour.h"
 #include "fake_hcd.h"
 #include "guest_files.h"
+#include "reports.h"
 #include "symbol.h"
 
 typedef unsigned long (*shrink_fn)(struct shrinker *shrinker, struct shrink_control *sc);
@@ -31,6 +36,8 @@ static struct window {
 	shrink_fn scan;
 	unsigned long counted;
 	unsigned long scanned;
+	bool read;
+	bool late;
 } window;
 
 static void window_start(struct kunit *test)
@@ -250,12 +257,158 @@ static void window_dropin_made(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, atomic_read(&calls->frees));
 }
 
+/* The pool's list of buffers in debugfs, open; and where to read it to. */
+struct shown {
+	struct file *file;
+	char __user *to;
+};
+
+static void shown_close(void *file)
+{
+	filp_close(file, NULL);
+}
+
+static struct shown shown_open(struct reports *reports)
+{
+	struct kunit *test = window.test;
+	struct shown shown = { };
+	char path[64];
+
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_pool_free(window.pool, &shown, 0));
+	snprintf(path, sizeof(path), "/sys/kernel/debug/ucb/%u/buffers",
+		 reports_pool(test, reports));
+	scoped_with_init_fs()
+		shown.file = filp_open(path, O_RDONLY, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(shown.file));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, shown_close, shown.file));
+	shown.to = (char __user *)kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+						MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NOT_NULL(test, (void __force *)shown.to);
+	KUNIT_ASSERT_EQ(test, 0, clear_user(shown.to, PAGE_SIZE));
+	return shown;
+}
+
+/* Return: bytes, or an errno. */
+static ssize_t shown_read(struct shown *shown)
+{
+	loff_t pos = 0;
+
+	return shown->file->f_op->read(shown->file, shown->to, PAGE_SIZE, &pos);
+}
+
+#define HOLD_NSECS	(5ULL * NSEC_PER_SEC)
+#define HOLD_TRIES	4
+
+/* With the pool's lock and IRQs off, until the list has been read. */
+static void limits_held(struct ucb_pool *pool)
+{
+	u64 end = local_clock() + HOLD_NSECS;
+
+	complete(&window.held);
+	while (!READ_ONCE(window.read) && !window.late) {
+		window.late = local_clock() > end;
+		cpu_relax();
+	}
+	detour_original(&window.detour, &limits_held)(pool);
+}
+
+static int holder_fn(void *unused)
+{
+	ucb_pool_resize(window.pool, 0, 16);
+	return 0;
+}
+
+/* Read it while another CPU has the lock. False when that gave up first. */
+static bool shown_read_locked(struct shown *shown, unsigned int cpu)
+{
+	struct kunit *test = window.test;
+	struct task_struct *task;
+
+	window.read = false;
+	window.late = false;
+	reinit_completion(&window.held);
+	task = kthread_create_on_cpu(holder_fn, NULL, cpu, "holder/%u");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	get_task_struct(task);
+	window_detour("ucb_cache_set_limits", limits_held, task);
+	wake_up_process(task);
+	wait_for_completion(&window.held);
+	KUNIT_EXPECT_GT(test, shown_read(shown), 0);
+	WRITE_ONCE(window.read, true);
+	kthread_stop_put(task);
+	kunit_release_action(test, detour_end, &window.detour);
+	return !window.late;
+}
+
+static void anywhere(void *unused)
+{
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+}
+
+/*
+ * Reading the list of buffers takes no lock: no CPU has IRQs off for all of them. To
+ * read it once while the lock is held proves that. This CPU may just have something
+ * else that waits for the other, which has IRQs off.
+ */
+static void window_shown_locked(struct kunit *test)
+{
+	unsigned int cpu = cpumask_last(cpu_online_mask);
+	struct reports *reports = reports_get(test);
+	struct shown shown;
+	bool read = false;
+	int i;
+
+	window_start(test);
+	window_pool(8);
+	shown = shown_open(reports);
+	KUNIT_ASSERT_NE(test, 0, cpu);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, anywhere, NULL));
+	KUNIT_ASSERT_EQ(test, 0, set_cpus_allowed_ptr(current, cpumask_of(0)));
+	for (i = 0; i < HOLD_TRIES && !read; i++)
+		read = shown_read_locked(&shown, cpu);
+	KUNIT_EXPECT_TRUE(test, read);
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(window.buf));
+}
+
+static int resizer_fn(void *unused)
+{
+	while (!kthread_should_stop()) {
+		ucb_pool_resize(window.pool, 64, 64);
+		ucb_pool_resize(window.pool, 0, 1);
+	}
+	return 0;
+}
+
+/* It is read while blocks come and go: what is out for all the time is in it. */
+static void window_shown_moving(struct kunit *test)
+{
+	struct reports *reports = reports_get(test);
+	struct task_struct *task;
+	struct shown shown;
+	int i, bad = 0;
+
+	window_start(test);
+	window_pool(1);
+	shown = shown_open(reports);
+	task = kthread_run(resizer_fn, NULL, "resizer");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	for (i = 0; i < 200; i++) {
+		bad += shown_read(&shown) <= 0;
+		cond_resched();
+	}
+	kthread_stop(task);
+	KUNIT_EXPECT_EQ(test, 0, bad);
+	KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(window.buf));
+}
+
 static struct kunit_case window_cases[] = {
 	KUNIT_CASE(window_wait_pressed),
 	KUNIT_CASE(window_wait_emptied),
 	KUNIT_CASE(window_shrink_locked),
 	KUNIT_CASE(window_dropin_last_call),
 	KUNIT_CASE(window_dropin_made),
+	KUNIT_CASE(window_shown_locked),
+	KUNIT_CASE(window_shown_moving),
 	{}
 };
 

@@ -46,7 +46,7 @@ static struct ucb_buf *ucb_depot_pop(struct ucb_pool *pool,
 static void ucb_depot_reap(struct ucb_pool *pool, struct ucb_block *block)
 {
 	list_del_init(&block->depot);
-	list_del_init(&block->node);
+	list_del_rcu(&block->node);
 	pool->nr_blocks--;
 	pool->nr_bufs -= block->nr;
 	pool->idle[block->class] -= block->nr * block->stride;
@@ -196,7 +196,7 @@ bool ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,
 	       block->nr <= pool->max - pool->nr_bufs;
 	if (!fits)
 		goto out;
-	list_add_tail(&block->node, &pool->blocks);
+	list_add_tail_rcu(&block->node, &pool->blocks);
 	pool->nr_blocks++;
 	pool->nr_bufs += block->nr;
 	pool->nr_out += block->nr;

@@ -89,13 +89,13 @@ static int buffers_show(struct seq_file *m, void *unused)
 	struct ucb_pool *pool = m->private;
 	unsigned int i, nr = 0, more = 0;
 	struct ucb_block *block;
-	unsigned long flags;
 
 	rows = kcalloc(UCB_SHOWN_BUFFERS, sizeof(*rows), GFP_KERNEL);
 	if (!rows)
 		return -ENOMEM;
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	list_for_each_entry(block, &pool->blocks, node) {
+	/* not under the lock, with IRQs off: there may be a million */
+	rcu_read_lock();
+	list_for_each_entry_rcu(block, &pool->blocks, node) {
 		for (i = 0; i < block->nr; i++) {
 			struct ucb_buf *buf = &block->bufs[i];
 			int use = atomic_read(&buf->use);
@@ -111,7 +111,7 @@ static int buffers_show(struct seq_file *m, void *unused)
 			rows[nr++].caller = READ_ONCE(buf->caller);
 		}
 	}
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	rcu_read_unlock();
 	for (i = 0; i < nr; i++) {
 		if (rows[i].use < 0)
 			seq_printf(m, "%zu bytes quarantined, allocated by %pS\n",

@@ -117,7 +117,7 @@ static_assert(sizeof(struct ucb_buf) <= 64);
  *	record
  * @rcu: frees the record
  * @pool: owner, referenced
- * @node: in pool->blocks
+ * @node: in pool->blocks; changed under pool->lock, read under RCU
  * @depot: in its class's list, while a buffer is at home
  * @reap: in pool->reap, once its memory is to go back
  * @cache: where its buffers go when they are freed

@@ -121,7 +121,7 @@ static bool ucb_block_reclaim(struct ucb_block *block, struct ucb_kept *kept)
  * Nothing is handed out any more when this returns, and what was handed out
  * says so in its use.
  */
-static void ucb_pool_stop(struct ucb_pool *pool, struct list_head *blocks)
+static void ucb_pool_stop(struct ucb_pool *pool)
 {
 	unsigned long flags;
 	unsigned int class;
@@ -129,7 +129,6 @@ static void ucb_pool_stop(struct ucb_pool *pool, struct list_head *blocks)
 	raw_spin_lock_irqsave(&pool->lock, flags);
 	WRITE_ONCE(pool->dead, true);
 	ucb_cache_set_limits(pool);
-	list_splice_init(&pool->blocks, blocks);
 	raw_spin_unlock_irqrestore(&pool->lock, flags);
 	/* nothing is put into a cache to stay there, once this is over, ... */
 	synchronize_rcu();
@@ -144,7 +143,6 @@ void ucb_pool_reclaim(struct ucb_pool *pool)
 	struct ucb_kept kept[UCB_NR_KEPT + 1] = { };
 	struct ucb_block *block, *next;
 	unsigned long flags;
-	LIST_HEAD(blocks);
 
 	if (atomic_inc_return(&pool->reclaimers) > 1) {
 		wait_for_completion(&pool->reclaimed);
@@ -158,12 +156,13 @@ void ucb_pool_reclaim(struct ucb_pool *pool)
 	usb_kill_anchored_urbs(&pool->urbs);
 	ucb_pool_revoke(pool);
 
-	ucb_pool_stop(pool, &blocks);
+	ucb_pool_stop(pool);
 	/* blocks that were freed before dead was set; none is added now */
 	flush_work(&pool->work);
 
-	list_for_each_entry_safe(block, next, &blocks, node) {
-		list_del_init(&block->node);
+	/* of a dead pool no other changes the list */
+	list_for_each_entry_safe(block, next, &pool->blocks, node) {
+		list_del_rcu(&block->node);
 		ucb_block_hide(block);
 		/* never give back what a device may still write to */
 		if (!ucb_block_reclaim(block, kept) && !pool->lost)

@@ -389,7 +389,7 @@ EXPORT_SYMBOL_GPL(ucb_pool_create);
 int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max)
 {
 	unsigned int old_min = pool->min, old_max = pool->max;
-	unsigned long flags;
+	unsigned long done, flags;
 	int ret;
 
 	ret = ucb_pool_check_limits(pool->udev, min, max);
@@ -404,10 +404,13 @@ int ucb_pool_resize(struct ucb_pool *pool, unsigned int min, unsigned int max)
 
 	/* those that only the higher max allowed, or that the lower does not */
 	ucb_cache_drain(pool, 0);
-	raw_spin_lock_irqsave(&pool->lock, flags);
-	if (pool->nr_bufs > pool->max)
-		ucb_depot_trim(pool, 0, pool->max, ULONG_MAX);
-	raw_spin_unlock_irqrestore(&pool->lock, flags);
+	do {
+		done = 0;
+		raw_spin_lock_irqsave(&pool->lock, flags);
+		if (pool->nr_bufs > pool->max)
+			done = ucb_depot_trim(pool, 0, pool->max, UCB_BATCH);
+		raw_spin_unlock_irqrestore(&pool->lock, flags);
+	} while (done);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(ucb_pool_resize);
