@@ -257,6 +257,34 @@ static void window_dropin_made(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, atomic_read(&calls->frees));
 }
 
+static void give_freed(struct ucb_buf *buf, void *request)
+{
+	detour_original(&window.detour, &give_freed)(buf, request);
+	KUNIT_EXPECT_EQ(window.test, 0,
+			ucb_free_coherent(window.udev, SZ_2M, ucb_buf_addr(buf), ucb_buf_dma(buf)));
+}
+
+/*
+ * Memory that a driver has freed becomes the next one's, and is freed by the first
+ * again before the other has its address. Nobody can tell; it is a free as any other.
+ */
+static void window_dropin_given(struct kunit *test)
+{
+	struct core_calls *calls;
+	dma_addr_t dma;
+	void *addr;
+
+	window_start(test);
+	calls = core_calls_get(test, window.udev);
+	window_detour("ucb_buf_give", give_freed, current);
+	addr = ucb_alloc_coherent(window.udev, SZ_2M, GFP_KERNEL, &dma);
+	KUNIT_EXPECT_TRUE(test, detour_was_taken(&window.detour));
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	core_calls_expect_flat(test, calls);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&calls->frees));
+	KUNIT_EXPECT_EQ(test, -ENOENT, ucb_free_coherent(window.udev, SZ_2M, addr, dma));
+}
+
 /* The pool's list of buffers in debugfs, open; and where to read it to. */
 struct shown {
 	struct file *file;
@@ -407,6 +435,7 @@ static struct kunit_case window_cases[] = {
 	KUNIT_CASE(window_shrink_locked),
 	KUNIT_CASE(window_dropin_last_call),
 	KUNIT_CASE(window_dropin_made),
+	KUNIT_CASE(window_dropin_given),
 	KUNIT_CASE(window_shown_locked),
 	KUNIT_CASE(window_shown_moving),
 	{}

@@ -180,8 +180,8 @@ static unsigned int ucb_depot_put(struct ucb_pool *pool,
 
 /*
  * A new block joins the pool, unless that would then own more than max; with
- * @first_out, its first buffer is handed out already. Until here nobody counts
- * it: a pool that owns max buffers has them all. The caller is inside
+ * @first_out, its first buffer is for the caller to hand out. Until here nobody
+ * counts it: a pool that owns max buffers has them all. The caller is inside
  * ucb_pool_enter(), so reclaiming comes later.
  */
 bool ucb_depot_add(struct ucb_pool *pool, struct ucb_block *block,

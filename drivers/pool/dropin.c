@@ -123,9 +123,9 @@ static bool ucb_dropin_fresh(struct ucb_pool *pool, unsigned int class,
 	if (block) {
 		/* it is zeroes, or a debug pool's poison */
 		req->zero &= !!(pool->flags & UCB_POOL_DEBUG);
-		ucb_buf_give(&block->bufs[0], req);
-		/* a drop-in pool has no max */
+		/* no max; first, as anybody may free what is given */
 		ucb_depot_add(pool, block, true);
+		ucb_buf_give(&block->bufs[0], req);
 	}
 	ucb_pool_exit(pool);
 	return block;

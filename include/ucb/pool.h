@@ -76,7 +76,7 @@ enum ucb_misuse {
 /**
  * struct ucb_pool_stats - what a pool has and did
  * @blocks: usb_alloc_coherent() allocations owned
- * @buffers: buffers in those, and in those being allocated
+ * @buffers: buffers in those
  * @live: buffers that the driver has
  * @cached: buffers in the CPUs' caches
  * @quarantined: buffers never to be handed out again
