@@ -521,13 +521,8 @@ static void pool_destroy_reclaims(struct kunit *test)
 	ucb_pool_destroy(NULL);
 }
 
-/*
- * C23: with GFP_NOIO nothing under it waits for memory that I/O must free, on
- * any controller: lockdep sees it, with this thread marked as reclaiming.
- */
-static void pool_noio(struct kunit *test)
+static void pool_reclaiming(struct kunit *test, struct fake_hcd *fake, gfp_t gfp, size_t size)
 {
-	struct fake_hcd *fake = kind_hcd(test);
 	const struct ucb_pool_params params = { .name = "noio", .size = 4096, .min = 1 };
 	struct ucb_pool *pool = pool_get(test, fake->udev, &params);
 	struct ucb_pool_stats stats;
@@ -538,11 +533,11 @@ static void pool_noio(struct kunit *test)
 
 	fs_reclaim_acquire(GFP_KERNEL);
 	for (i = 0; i < ARRAY_SIZE(bufs); i++)
-		bufs[i] = ucb_buf_alloc(pool, GFP_NOIO);
-	addr = ucb_alloc_coherent(fake->udev, 12345, GFP_NOIO, &dma);
+		bufs[i] = ucb_buf_alloc(pool, gfp);
+	addr = ucb_alloc_coherent(fake->udev, size, gfp, &dma);
 	fs_reclaim_release(GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, addr);
-	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, 12345, addr, dma));
+	KUNIT_EXPECT_EQ(test, 0, ucb_free_coherent(fake->udev, size, addr, dma));
 	ucb_pool_get_stats(pool, &stats);
 	KUNIT_EXPECT_GT_MSG(test, stats.core_allocs, 1,
 			    "the core was not asked: this tests nothing");
@@ -550,6 +545,19 @@ static void pool_noio(struct kunit *test)
 		KUNIT_ASSERT_NOT_NULL(test, bufs[i]);
 		KUNIT_EXPECT_EQ(test, 0, ucb_buf_free(bufs[i]));
 	}
+}
+
+/*
+ * C23: with GFP_NOIO, or GFP_NOFS, nothing under it waits for memory that I/O or a file
+ * system must free, on any controller: lockdep sees it, with this thread marked as
+ * reclaiming. Of two classes, that the USB core is asked each time.
+ */
+static void pool_noio(struct kunit *test)
+{
+	struct fake_hcd *fake = kind_hcd(test);
+
+	pool_reclaiming(test, fake, GFP_NOIO, 12345);
+	pool_reclaiming(test, fake, GFP_NOFS, 23456);
 }
 
 static struct kunit_case pool_cases[] = {

@@ -116,12 +116,14 @@ static bool ucb_core_zeroes(const struct ucb_pool *pool, size_t size)
 
 /*
  * Behind an IOMMU the DMA API allocates page tables and lists with GFP_KERNEL,
- * whatever it was asked for: the task's scope is what it cannot widen.
+ * whatever it was asked for: the task's scope is what it cannot widen. That of
+ * GFP_NOIO is GFP_NOFS's too.
  */
 static void *ucb_core_alloc(struct ucb_pool *pool, size_t size, gfp_t gfp,
 			    dma_addr_t *dma)
 {
-	bool scope = gfpflags_allow_blocking(gfp) && !(gfp & __GFP_IO);
+	bool scope = gfpflags_allow_blocking(gfp) &&
+		     (gfp & GFP_KERNEL) != GFP_KERNEL;
 	unsigned int noio = 0;
 	void *addr;
 
